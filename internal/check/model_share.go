@@ -340,6 +340,8 @@ func shares(op core.Op) bool {
 		return op.HasShare()
 	case *core.QueueSet:
 		return op.Config.Share != (core.QueueShare{})
+	case *core.BulkStart:
+		return op.ToQueue != "" || len(op.Patch) > 0
 	}
 	return false
 }

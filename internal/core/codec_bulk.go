@@ -26,6 +26,10 @@ func (w *writer) bulkOp(op Op) {
 		f.uint(op.Matched)
 		f.has(op.Exact)
 		f.uint(uint64(op.Tasks.Fingerprint))
+		f.name(op.ToQueue)
+		if f.has(len(op.Patch) > 0) {
+			w.bytes(op.Patch)
+		}
 	case *BulkStop:
 		w.id(op.ID)
 	}
@@ -49,6 +53,11 @@ func (r *reader) bulkOp(kind OpKind) Op {
 	op.Rate, op.Reason = uint32(f.uint(math.MaxUint32)), f.text()
 	op.Matched, op.Exact = f.uint(math.MaxUint64), f.has()
 	op.Tasks.Fingerprint = Fingerprint(f.uint(math.MaxUint64))
+	op.ToQueue = f.name()
+	if f.has() {
+		op.Patch = r.take(r.length())
+		r.nonZero(len(op.Patch) > 0)
+	}
 	f.end()
 	return op
 }
@@ -57,5 +66,5 @@ func (r *reader) bulkOp(kind OpKind) Op {
 func bulkStartSize(op *BulkStart) int {
 	q := &op.Tasks
 	return opHeader + 16 + 3 + 2*newName + len(q.Queue) + len(q.Kind) + 3*nameBytes + len(q.Worker) + len(q.Unique) + len(op.Reason) +
-		labelsSize(q.Labels) + 7*varintBytes
+		labelsSize(q.Labels) + 7*varintBytes + newName + len(op.ToQueue) + nameBytes + len(op.Patch)
 }

@@ -476,6 +476,7 @@ func TestGoldenBytesOfFormat4(t *testing.T) {
 			Unique: Unique{Key: "u", Until: UniqueTerminal, Replace: true},
 		},
 		&TaskCreate{ID: id, Queue: "mail", Unique: Unique{Key: "u", Until: UniqueStart}},
+		&BulkStart{ID: id, Action: BulkRetry, ToQueue: "other", Patch: []byte("{}")},
 		&QueueSet{Queue: "mail", IfVersion: -1, Config: QueueConfig{Share: QueueShare{
 			NoFairness: true, Strict: true, Concurrency: 2, KeyConcurrency: 3, Rate: Rate{4, 5, 6}, KeyRate: Rate{7, 8, 0}, MaxWorkers: 9,
 			DeadLetter: "graves",

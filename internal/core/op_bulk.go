@@ -8,6 +8,7 @@ const (
 	MaxBulkJobs     = 10             // that run
 	MaxBulkKept     = 100            // that have ended
 	MaxBulkRate     = 1_000_000      // tasks per second
+	MaxBulkPatch    = 16 << 10       // bytes of a merge patch
 	DefaultBulkRate = 1_000          // tasks per second
 	BulkKept        = 24 * 3_600_000 // milliseconds for which a job is kept that has ended
 )
@@ -52,7 +53,15 @@ type BulkStart struct {
 	// Matched is how many tasks were counted before the start; Exact says that all were looked at.
 	Matched uint64
 	Exact   bool
+
+	// The rest is of BulkRetry, from FormatShare on.
+
+	ToQueue string // the queue that each task moves to; empty: it stays
+	Patch   []byte // a merge patch (RFC 7396) of each payload, at most MaxBulkPatch bytes; nil: none
 }
+
+// HasShare reports whether the start says something that only entries from FormatShare on can say.
+func (op *BulkStart) HasShare() bool { return op.ToQueue != "" || len(op.Patch) > 0 }
 
 // TaskFilter says which tasks a bulk job is about: those that have everything that it names.
 type TaskFilter struct {

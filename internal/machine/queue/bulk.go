@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"reflect"
@@ -51,6 +52,9 @@ func (m *Machine) applyBulkStart(tx core.Txn, c *core.ApplyContext, op *core.Bul
 	if fact := checkBulk(op); fact != nil {
 		return core.OpResult{}, fact
 	}
+	if fact := checkBulkShare(c, op); fact != nil {
+		return core.OpResult{}, fact
+	}
 	if i, ok := m.bulkAt(op.ID); ok {
 		if !sameBulk(&m.bulks[i].BulkStart, op) {
 			return core.OpResult{}, core.AlreadyExists{Kind: "bulk", ID: op.ID.String()}
@@ -60,7 +64,7 @@ func (m *Machine) applyBulkStart(tx core.Txn, c *core.ApplyContext, op *core.Bul
 	if m.bulksRunning() == core.MaxBulkJobs {
 		return core.OpResult{}, core.Exhausted{Limit: "bulk_jobs", Max: core.MaxBulkJobs}
 	}
-	j := bulk{BulkJob: core.BulkJob{BulkStart: *op, By: c.Principal, State: core.BulkRunning, Started: c.Stamp}, next: c.Stamp}
+	j := bulk{BulkJob: core.BulkJob{BulkStart: kept(op), By: c.Principal, State: core.BulkRunning, Started: c.Stamp}, next: c.Stamp}
 	j.Rate, j.Reason = cmp.Or(op.Rate, core.DefaultBulkRate), cutReason(op.Reason)
 	if op.Tasks.Queue != "" {
 		l := m.lineOf(op.Tasks.Queue)
@@ -100,13 +104,45 @@ func checkBulk(op *core.BulkStart) core.Fact {
 	return checkLabels(q.Labels)
 }
 
+// checkBulkShare refuses what a job may not say of where its tasks go, and of what becomes of their payloads.
+func checkBulkShare(c *core.ApplyContext, op *core.BulkStart) core.Fact {
+	if !op.HasShare() {
+		return nil
+	}
+	if fact := notYetShared(c, "to_queue"); fact != nil {
+		return fact
+	}
+	switch {
+	case op.Action != core.BulkRetry && op.ToQueue != "":
+		return core.Invalid{Field: "to_queue", Message: "must be empty unless tasks are retried"}
+	case op.Action != core.BulkRetry:
+		return core.Invalid{Field: "patch", Message: "must be empty unless tasks are retried"}
+	case len(op.ToQueue) > maxName:
+		return core.Invalid{Field: "to_queue", Message: fmt.Sprintf("must have at most %d characters", maxName)}
+	case len(op.Patch) > core.MaxBulkPatch:
+		return core.TooLarge{Field: "patch", Limit: "patch_bytes", Max: core.MaxBulkPatch}
+	case len(op.Patch) > 0 && !(&jsonText{b: op.Patch}).whole():
+		return core.Invalid{Field: "patch", Message: "must be JSON"}
+	}
+	return nil
+}
+
+// kept is a start as it is kept: its patch lies in memory of its own.
+func kept(op *core.BulkStart) core.BulkStart {
+	out := *op
+	out.Patch = bytes.Clone(op.Patch)
+	return out
+}
+
 // sameBulk reports whether two starts ask for the same. What was counted before may differ.
 func sameBulk(a, b *core.BulkStart) bool {
 	x, y := *a, *b
 	x.Matched, y.Matched, x.Exact, y.Exact = 0, 0, false, false
 	x.Rate, y.Rate = cmp.Or(x.Rate, core.DefaultBulkRate), cmp.Or(y.Rate, core.DefaultBulkRate)
 	x.Reason, y.Reason = cutReason(x.Reason), cutReason(y.Reason)
-	return reflect.DeepEqual(x, y)
+	same := bytes.Equal(x.Patch, y.Patch)
+	x.Patch, y.Patch = nil, nil
+	return same && reflect.DeepEqual(x, y)
 }
 
 // applyBulkStop ends a job that runs.
@@ -352,7 +388,7 @@ func (m *Machine) bulkAct(tx core.Txn, c *core.ApplyContext, j *bulk, id core.Ta
 	case core.BulkCancel:
 		_, fact, err = m.applyCancel(tx, c, &core.TaskCancel{Task: id, Reason: j.Reason, Force: j.Force})
 	case core.BulkRetry:
-		_, fact, err = m.applyRedrive(tx, c, &core.TaskRedrive{Task: id})
+		_, fact, err = m.redrive(tx, c, id, j.ToQueue, j.Patch)
 	case core.BulkDelete:
 		_, fact, err = m.applyDelete(tx, c, &core.TaskDelete{Task: id})
 	case core.BulkPrioritize:
@@ -378,7 +414,11 @@ func (m *Machine) bulkAct(tx core.Txn, c *core.ApplyContext, j *bulk, id core.Ta
 // appendBulk writes a job.
 func appendBulk(b []byte, j *bulk) []byte {
 	q := &j.Tasks
-	b = append(append(append(b, formBulk), j.ID[:]...), byte(j.Action), byte(j.State), byte(q.State), j.Priority, boolByte(j.Force), boolByte(j.Exact))
+	form := formBulk
+	if j.HasShare() {
+		form = formBulkMore
+	}
+	b = append(append(append(b, form), j.ID[:]...), byte(j.Action), byte(j.State), byte(q.State), j.Priority, boolByte(j.Force), boolByte(j.Exact))
 	b = putString(putString(putString(putString(b, q.Queue), q.Kind), q.Worker), q.Unique)
 	b = putUint(b, uint64(len(q.Labels)))
 	for _, l := range q.Labels {
@@ -393,12 +433,19 @@ func appendBulk(b []byte, j *bulk) []byte {
 	for _, r := range j.Refused {
 		b = putUint(putString(b, r.Code), r.Count)
 	}
+	if form == formBulkMore {
+		b = putString(putString(b, j.ToQueue), string(j.Patch))
+	}
 	return b
 }
 
 // decodeBulk reads what appendBulk wrote.
 func decodeBulk(b []byte) (j bulk, err error) {
-	r := read(b, formBulk)
+	form := formBulk
+	if len(b) > 0 && b[0] == formBulkMore {
+		form = formBulkMore
+	}
+	r := read(b, form)
 	j.ID = r.id()
 	q := &j.Tasks
 	j.Action, j.State, q.State, j.Priority = core.BulkAction(r.byte()), core.BulkState(r.byte()), core.State(r.byte()), r.byte()
@@ -417,6 +464,12 @@ func decodeBulk(b []byte) (j bulk, err error) {
 	}
 	for n := r.uint(); n > 0 && !r.bad; n-- {
 		j.Refused = append(j.Refused, core.BulkRefused{Code: r.string(), Count: r.uint()})
+	}
+	if form == formBulkMore {
+		j.ToQueue = r.string()
+		if patch := r.string(); patch != "" {
+			j.Patch = []byte(patch)
+		}
 	}
 	return j, r.done("bulk job")
 }

@@ -25,6 +25,10 @@ func (s *script) bulkOp(w words) *core.BulkStart {
 		Labels: w.labels(), From: w.at("from"), To: w.at("to"),
 	}
 	op.Tasks.State, _ = core.ParseState(w.str("state", ""))
+	op.ToQueue = w.str("to_queue", "")
+	if w.has("patch") { // is in the lines after the command
+		op.Patch = []byte(w.d.Input)
+	}
 	return op
 }
 

@@ -69,6 +69,8 @@ const (
 	formReplaced byte = 46
 	// Counters of a queue that could not copy each of its dead tasks. Without that formCounters is written.
 	formCountersMore byte = 47
+	// A bulk job that moves tasks to another queue, or changes their payloads. Without either formBulk is written.
+	formBulkMore byte = 48
 	// formConfigShare is a queue that says how it is shared. Without that one of the older forms is written.
 	formConfigShare byte = 29
 	// How far a queue is shared out, and the tasks of one key.

@@ -80,7 +80,12 @@ func samples() []sample {
 	state := func(name string, s record) sample {
 		return of(name, appendRecord(nil, &s), s, decodeRecord)
 	}
+	moves := bulk{BulkJob: core.BulkJob{
+		BulkStart: core.BulkStart{ID: idOf("j"), Action: core.BulkRetry, Rate: 9, ToQueue: "other", Patch: []byte(`{"a":null}`)},
+		By:        "alice", State: core.BulkRunning, Started: epoch,
+	}, next: epoch}
 	return slices.Concat(shareSamples(), controlSamples(), reportSamples(), endedSamples(), errorSamples(), []sample{
+		of("bulk job that moves tasks", appendBulk(nil, &moves), moves, decodeBulk),
 		state("scheduled", scheduled),
 		state("scheduled by the wall clocks", wall),
 		state("ready", ready),
@@ -156,7 +161,7 @@ func shareSamples() []sample {
 // specAlone is decodeSpec without where the parts of the record are.
 func specAlone(b []byte) (spec, error) {
 	s, err := decodeSpec(b)
-	s.flags, s.flagsAt, s.flagsEnd, s.typeAt = 0, 0, 0, 0
+	s.flags, s.flagsAt, s.flagsEnd, s.typeAt, s.kindEnd = 0, 0, 0, 0, 0
 	return s, err
 }
 

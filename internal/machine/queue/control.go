@@ -151,46 +151,7 @@ func (m *Machine) applyRedrive(tx core.Txn, c *core.ApplyContext, op *core.TaskR
 	if fact := notYet(c, "redrives tasks"); fact != nil {
 		return core.OpResult{}, fact, nil
 	}
-	rec, l, fact, err := m.found(tx, op.Task)
-	switch {
-	case fact != nil || err != nil:
-		return core.OpResult{}, fact, err
-	case rec.state != core.Dead && rec.state != core.Cancelled:
-		return core.OpResult{}, core.WrongState{Task: op.Task, State: rec.state}, nil
-	}
-	if fact := l.roomForTask(); fact != nil {
-		return core.OpResult{}, fact, nil
-	}
-	var key string
-	if rec.lane != 0 {
-		if key, err = m.keyOf(tx, op.Task); err != nil {
-			return core.OpResult{}, nil, err
-		}
-		if fact := m.roomForKey(l, key); fact != nil {
-			return core.OpResult{}, fact, nil
-		}
-	}
-	row, err := m.takePast(tx, l, op.Task, &rec)
-	if err != nil {
-		return core.OpResult{}, nil, err
-	}
-	m.dropPast(tx, op.Task)
-	if row.cancel {
-		m.dropCancel(tx, op.Task)
-	}
-	from := rec.state
-	rec.failures, rec.crashes, rec.snoozes = 0, 0, 0
-	rec.redrives++
-	rec.base, rec.hasCancel = rec.attempt, false
-	// Its lane may have gone since it ended: the key is known from what was sent.
-	ln := &l.plain
-	if key != "" {
-		ln = m.laneFor(l, key)
-	}
-	rec.lane = ln.number
-	m.enqueue(tx, ln, op.Task, &rec, from, c.Stamp)
-	m.saveRecord(tx, op.Task, &rec)
-	return core.OpResult{Task: op.Task, State: core.Ready}, nil, m.afterPast(tx, l.pastOf(from), row.at)
+	return m.redrive(tx, c, op.Task, "", nil)
 }
 
 // pastRowOf reads the row of an ended task in the index of ended tasks. Its key is in m.key.

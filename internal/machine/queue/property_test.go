@@ -276,6 +276,10 @@ func (tw *twins) randomBulk(rt *rapid.T) core.Op {
 		Priority: rapid.Uint8Range(0, 9).Draw(rt, "priority"), Force: rapid.Bool().Draw(rt, "force"),
 		Rate: rapid.SampledFrom([]uint32{0, 1, 20}).Draw(rt, "rate"),
 	}
+	if op.Action == core.BulkRetry && tw.steady.c.Format >= core.FormatShare {
+		op.ToQueue = rapid.SampledFrom([]string{"", "p", "q", "t"}).Draw(rt, "to queue")
+		op.Patch = rapid.SampledFrom([][]byte{nil, []byte(`{"a":null,"b":12}`), []byte(`7`)}).Draw(rt, "patch")
+	}
 	op.Tasks.Queue = rapid.SampledFrom(append([]string{""}, randomQueues...)).Draw(rt, "queue")
 	op.Tasks.State = rapid.SampledFrom(append([]core.State{0}, op.Action.States()...)).Draw(rt, "state")
 	if rapid.IntRange(0, 3).Draw(rt, "has labels") == 0 {
@@ -344,6 +348,9 @@ func randomCreate(rt *rapid.T, id core.TaskID) core.Op {
 		ID: id, Queue: rapid.SampledFrom(randomQueues).Draw(rt, "queue"), Priority: rapid.Uint8Range(0, 9).Draw(rt, "priority"),
 		Delay:   rapid.SampledFrom([]core.Millis{0, 0, 0, 5000, 90_000_000}).Draw(rt, "delay"),
 		Payload: make([]byte, rapid.SampledFrom([]int{0, 1, 30}).Draw(rt, "payload")),
+	}
+	if rapid.IntRange(0, 2).Draw(rt, "is JSON") == 0 {
+		op.Payload = []byte(`{"a":1}`)
 	}
 	if rapid.IntRange(0, 3).Draw(rt, "is unique") == 0 {
 		op.Unique = core.Unique{

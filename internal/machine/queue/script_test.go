@@ -407,6 +407,9 @@ func (s *script) createOp(w words) core.Op {
 		MaxCrashes: int32(w.num("max_crashes")), MaxDeliveries: int32(w.num("max_deliveries")), Lease: w.span("lease"),
 		MaxRun: w.span("max_run"), Retry: w.retry(), ContentType: w.str("type", ""), Payload: []byte(w.str("payload", "")),
 	}
+	if w.d.Input != "" && w.has("input") {
+		op.Payload = []byte(w.d.Input)
+	}
 	if w.has("size") {
 		op.Payload = make([]byte, w.num("size"))
 	}

@@ -66,6 +66,8 @@ type spec struct {
 	// begins: an edit of the task writes these parts again.
 	flags                     uint64
 	flagsAt, flagsEnd, typeAt int
+	// kindEnd is where the kind ends, or the queue where there is none.
+	kindEnd int
 }
 
 // kindName is the kind as clients see it.
@@ -442,6 +444,7 @@ func decodeSpec(b []byte) (s spec, err error) {
 	if f&specKind != 0 {
 		s.kind = r.bytes(r.uint())
 	}
+	s.kindEnd = len(b) - len(r.b)
 	if f&specRunAt != 0 {
 		r.int()
 	}
@@ -547,6 +550,23 @@ func appendEdited(dst, b []byte, s *spec) []byte {
 		dst = appendLabels(dst, s.labels)
 	}
 	return append(dst, s.payload...)
+}
+
+// appendMoved appends the payload record b, of which s was read, for a task that goes to another queue, or has another payload. Its kind
+// stays, and the hash by which a repetition of its create is told.
+func appendMoved(dst, b []byte, s *spec, queue string, payload []byte) []byte {
+	kind := s.kindName(string(s.queue))
+	f := s.flags &^ specKind
+	if kind != queue {
+		f |= specKind
+	}
+	dst = putUint(append(dst, b[:s.flagsAt]...), f)
+	dst = putString(append(dst, b[s.flagsEnd]), queue)
+	if kind != queue {
+		dst = putString(dst, kind)
+	}
+	dst = append(dst, b[s.kindEnd:len(b)-len(s.payload)]...)
+	return append(dst, payload...)
 }
 
 // carried is what the row of a running task holds of its payload record, so that no settle reads that record.
