@@ -142,6 +142,7 @@ func (b *Creating) Answer(a *Answers, results []core.Result) ([]*pb.CreateResult
 func createResult(r core.OpResult, replayed bool) *pb.CreateResult {
 	return &pb.CreateResult{
 		Id: r.Task.String(), Replayed: r.Replayed || replayed, PayloadMatches: r.PayloadMatches,
+		Replaced: r.Existed,
 	}
 }
 
@@ -289,6 +290,9 @@ func (a *Answers) opResults(in []core.OpResult) []*pb.OpResult {
 	for i, r := range in {
 		o := &pb.OpResult{
 			Replayed: r.Replayed, PayloadMatches: r.PayloadMatches, State: pb.State(r.State), Rev: r.Rev, Existed: r.Existed,
+		}
+		if r.Kind == core.OpTaskCreate {
+			o.Existed, o.Replaced = false, r.Existed
 		}
 		if r.KV != nil {
 			o.Sum, o.Count = r.KV.Number, r.KV.Count

@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"slices"
 	"sync"
 	"time"
@@ -49,8 +50,22 @@ func (bs *BulkService) start(ctx context.Context, path string, in *pb.StartBulkR
 	if fact := bs.s.reachesQueue(ctx, op.Tasks.Queue); fact != nil {
 		return nil, fact
 	}
+	if op.ToQueue != "" {
+		if fact := bs.s.reachesQueue(ctx, op.ToQueue); fact != nil {
+			return nil, edge.Within("to_queue", fact)
+		}
+	}
 	if fact := bs.s.operated("action"); fact != nil {
 		return nil, fact
+	}
+	if op.HasShare() {
+		field := "patch"
+		if op.ToQueue != "" {
+			field = "to_queue"
+		}
+		if fact := bs.s.shared(field); fact != nil {
+			return nil, fact
+		}
 	}
 	c, err := bs.s.begin(ctx, false)
 	if err != nil {
@@ -76,6 +91,7 @@ func (bs *BulkService) Redrive(ctx context.Context, in *pb.RedriveRequest) (*pb.
 	}
 	return bs.start(ctx, "", &pb.StartBulkRequest{
 		Id: in.GetId(), Action: pb.BulkJob_RETRY, Rate: in.GetRate(), Reason: in.GetReason(), DryRun: in.GetDryRun(),
+		ToQueue: in.GetToQueue(), Patch: in.GetPatch(),
 		Filter: &pb.TaskFilter{
 			Queue: in.GetQueue(), State: pb.State_DEAD, Kind: in.GetKind(), Labels: in.GetLabels(), From: in.GetFrom(), To: in.GetTo(),
 		},
@@ -104,6 +120,9 @@ func (bs *BulkService) startOf(path string, in *pb.StartBulkRequest) (op *core.B
 		return nil, edge.Beyond("priority", "priority", bs.s.Limits.Priority, "is out of range")
 	}
 	op.Priority = uint8(in.GetPriority())
+	if fact = moveOf(op, in); fact != nil {
+		return nil, fact
+	}
 	if op.Tasks, fact = bs.filter(in.GetFilter()); fact != nil && path != "" {
 		fact = edge.Within(path, fact)
 	}
@@ -114,6 +133,24 @@ func (bs *BulkService) startOf(path string, in *pb.StartBulkRequest) (op *core.B
 		return nil, edge.Invalid("filter.state", "must be a state that the action is about")
 	}
 	return op, nil
+}
+
+// moveOf reads where the tasks of a retry go, and what becomes of their payloads.
+func moveOf(op *core.BulkStart, in *pb.StartBulkRequest) core.Fact {
+	op.ToQueue, op.Patch = in.GetToQueue(), in.GetPatch()
+	switch {
+	case op.ToQueue != "" && op.Action != core.BulkRetry:
+		return edge.Invalid("to_queue", "must not be set unless the action is retry")
+	case len(op.Patch) > 0 && op.Action != core.BulkRetry:
+		return edge.Invalid("patch", "must not be set unless the action is retry")
+	case len(op.Patch) > core.MaxBulkPatch:
+		return edge.TooLarge("patch", "patch_bytes", core.MaxBulkPatch)
+	case len(op.Patch) > 0 && (op.Patch[0] != '{' || !json.Valid(op.Patch)):
+		return edge.Invalid("patch", "must be a JSON object")
+	case op.ToQueue != "":
+		return QueueName("to_queue", op.ToQueue)
+	}
+	return nil
 }
 
 // filter reads which tasks a job is about.
@@ -440,7 +477,7 @@ func showJob(j *core.BulkJob) *pb.BulkJob {
 	out := &pb.BulkJob{
 		Id: j.ID.String(), Action: pb.BulkJob_Action(j.Action), Filter: showFilter(&j.Tasks), Priority: uint32(j.Priority), Force: j.Force,
 		Rate: j.Rate, Reason: j.Reason, By: j.By, State: pb.BulkJob_State(j.State), StartedAt: TimeOf(j.Started), EndedAt: TimeOf(j.Ended),
-		Matched: j.Matched, Exact: j.Exact, Looked: j.Looked, Done: j.Done, Eta: TimeOf(j.ETA),
+		Matched: j.Matched, Exact: j.Exact, Looked: j.Looked, Done: j.Done, Eta: TimeOf(j.ETA), ToQueue: j.ToQueue, Patch: j.Patch,
 	}
 	met := j.Done
 	for _, r := range j.Refused {

@@ -282,17 +282,40 @@ func TestBadValuesAreRefusedWithTheirPath(t *testing.T) {
 
 func TestWhatIsReservedIsNotSupported(t *testing.T) {
 	for field, change := range map[string]func(*pb.TaskSpec){
-		"task.after":              func(s *pb.TaskSpec) { s.After = []string{apitest.ID(1)} },
-		"task.webhook":            func(s *pb.TaskSpec) { s.Webhook = "w" },
-		"task.unique.until":       func(s *pb.TaskSpec) { s.Unique = &pb.Unique{Key: "k", Until: pb.Unique_START} },
-		"task.unique.on_conflict": func(s *pb.TaskSpec) { s.Unique = &pb.Unique{Key: "k", OnConflict: pb.Unique_REPLACE} },
-		"task.retry.backoff":      func(s *pb.TaskSpec) { s.Retry = &pb.Retry{Backoff: 77} },
+		"task.after":         func(s *pb.TaskSpec) { s.After = []string{apitest.ID(1)} },
+		"task.webhook":       func(s *pb.TaskSpec) { s.Webhook = "w" },
+		"task.retry.backoff": func(s *pb.TaskSpec) { s.Retry = &pb.Retry{Backoff: 77} },
 	} {
 		r := newRig(t, edge.Limits{})
 		e := apitest.ErrorOf(t, createOf(change)(r))
 		if e.GetCode() != "INVALID_ARGUMENT" || e.GetReason() != "not_supported" || e.GetField() != field {
 			t.Errorf("%s: %v", field, e)
 		}
+	}
+}
+
+// What came with core.FormatShare is refused as long as the cluster writes entries of an older format.
+func TestWhatIsSharedWaitsForTheFormat(t *testing.T) {
+	for field, change := range map[string]func(*pb.TaskSpec){
+		"task.unique.until":       func(s *pb.TaskSpec) { s.Unique = &pb.Unique{Key: "k", Until: pb.Unique_START} },
+		"task.unique.on_conflict": func(s *pb.TaskSpec) { s.Unique = &pb.Unique{Key: "k", OnConflict: pb.Unique_REPLACE} },
+	} {
+		r := newRig(t, edge.Limits{})
+		r.n.EntryFormat = core.FormatShare - 1
+		e := apitest.ErrorOf(t, createOf(change)(r))
+		if e.GetCode() != "INVALID_ARGUMENT" || e.GetReason() != "not_supported" || e.GetField() != field {
+			t.Errorf("%s: %v", field, e)
+		}
+	}
+	r := newRig(t, edge.Limits{})
+	r.n.EntryFormat = core.FormatShare - 1
+	_, err := pb.NewQueueServiceClient(r.conn).Set(apitest.As("acme/all"), &pb.SetQueueRequest{Queue: "q", Config: &pb.QueueConfig{DeadLetter: "grave"}})
+	if e := apitest.ErrorOf(t, err); e.GetReason() != "not_supported" || e.GetField() != "config" {
+		t.Errorf("a queue of dead letters: %v", e)
+	}
+	_, err = pb.NewBulkServiceClient(r.conn).Redrive(apitest.As("acme/all"), &pb.RedriveRequest{Queue: "q", ToQueue: "other"})
+	if e := apitest.ErrorOf(t, err); e.GetReason() != "not_supported" || e.GetField() != "to_queue" {
+		t.Errorf("a redrive to another queue: %v", e)
 	}
 }
 

@@ -62,6 +62,11 @@ func (t *Translator) shared(field string) core.Fact {
 
 // queueShare reads how a queue is shared, and what limits it.
 func (t *Translator) queueShare(in *pb.QueueConfig) (s core.QueueShare, fact core.Fact) {
+	if s.DeadLetter = in.GetDeadLetter(); s.DeadLetter != "" {
+		if fact = QueueName("dead_letter", s.DeadLetter); fact != nil {
+			return s, fact
+		}
+	}
 	switch {
 	case pb.QueueConfig_Fairness_name[int32(in.GetFairness())] == "":
 		return s, edge.Invalid("fairness", "must be lanes or none")

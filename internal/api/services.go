@@ -191,6 +191,9 @@ func (qs *QueueService) Set(ctx context.Context, in *pb.SetQueueRequest) (*pb.Se
 	if fact == nil && config.Share != (core.QueueShare{}) {
 		fact = qs.s.shared("")
 	}
+	if to := config.Share.DeadLetter; fact == nil && to != "" {
+		fact = qs.s.reachesQueue(ctx, to) // copies of tasks are made there for who sets it
+	}
 	if fact != nil {
 		return nil, edge.Within("config", fact)
 	}

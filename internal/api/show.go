@@ -185,7 +185,7 @@ func showStats(q *core.QueueStats) *pb.QueueStats {
 		Running: q.States[core.Running], Completed: q.States[core.Completed], Dead: q.States[core.Dead],
 		Cancelled: q.States[core.Cancelled], Created: q.Created, Purged: q.Purged, CompletedTotal: q.Completed,
 		FailedTotal: q.Failed, CrashedTotal: q.Crashed, Bytes: q.Bytes, OldestReady: TimeOf(q.OldestReady),
-		Paused: showPaused(q.Paused),
+		Paused: showPaused(q.Paused), DeadLettersLost: q.LettersLost,
 	}
 }
 
@@ -220,6 +220,7 @@ func showQueueConfig(c core.QueueConfig) *pb.QueueConfig {
 	out.CancelGrace, out.DefaultTtl, out.MaxTasks, out.MaxBytes = spanOrOff(l.CancelGrace), spanOf(l.DefaultTTL), l.MaxTasks, l.MaxBytes
 	out.Ceilings = showCeilings(l)
 	showShare(out, &c.Share)
+	out.DeadLetter = c.Share.DeadLetter
 	return out
 }
 

@@ -389,6 +389,7 @@ func sum(q, one *core.QueueStats) {
 	q.Failed += one.Failed
 	q.Crashed += one.Crashed
 	q.Bytes += one.Bytes
+	q.LettersLost += one.LettersLost
 	if q.OldestReady == 0 || one.OldestReady != 0 && one.OldestReady < q.OldestReady {
 		q.OldestReady = one.OldestReady
 	}

@@ -47,7 +47,7 @@ func (ts *TaskService) CreateKeyed(ctx context.Context, in *pb.TaskSpec, request
 		return nil, err
 	}
 	return &pb.CreateResponse{
-		Id: r.Task.String(), Replayed: r.Replayed, PayloadMatches: r.PayloadMatches, At: ShowAt(at),
+		Id: r.Task.String(), Replayed: r.Replayed, PayloadMatches: r.PayloadMatches, Replaced: r.Existed, At: ShowAt(at),
 	}, nil
 }
 

@@ -313,16 +313,29 @@ func (t *Translator) unique(in *pb.Unique) (u core.Unique, fact core.Fact) {
 	if fact = TextUpTo("unique.key", in.GetKey(), "unique_key_bytes", t.l.UniqueKeyBytes); fact != nil {
 		return u, fact
 	}
-	// The other ends of a key are reserved.
-	if in.GetUntil() != pb.Unique_TTL {
-		return u, edge.NotSupported("unique.until")
+	switch in.GetUntil() {
+	case pb.Unique_TTL, pb.Unique_START, pb.Unique_TERMINAL:
+		u.Until = core.UniqueUntil(in.GetUntil())
+	default:
+		return u, edge.Invalid("unique.until", "must be ttl, start or terminal")
 	}
 	switch in.GetOnConflict() {
 	case pb.Unique_RETURN:
 	case pb.Unique_REJECT:
 		u.Reject = true
+	case pb.Unique_REPLACE:
+		u.Replace = true
 	default:
-		return u, edge.NotSupported("unique.on_conflict")
+		return u, edge.Invalid("unique.on_conflict", "must be return, reject or replace")
+	}
+	if u.Until != core.UniqueTTL || u.Replace {
+		field := "unique.until"
+		if u.Replace {
+			field = "unique.on_conflict"
+		}
+		if fact = t.shared(field); fact != nil {
+			return u, fact
+		}
 	}
 	u.Key = in.GetKey()
 	u.TTL, fact = Millis("unique.ttl", in.GetTtl(), Span{1, t.l.UniqueTTLMs, "unique_ttl_ms"})

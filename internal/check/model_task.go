@@ -21,7 +21,7 @@ type task struct {
 	result  int64   // bytes
 	may     []standing
 	told    reported
-	letter  *letter                  // nil: it is no copy of a dead task
+	letter  *letter                  // nil: it is not a copy of a dead task
 	perhaps []uint8                  // priorities that bulk jobs may have set since now.priority was
 	past    map[core.Token]settledAs // attempts that their holder ended
 }

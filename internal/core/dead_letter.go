@@ -11,7 +11,7 @@ const (
 	HeaderDeadError  = HeaderDead + "error"
 )
 
-// DeadLetterID returns the id of the copy of a task that dies after so many redrives. It has the time and the partition of the task's
+// DeadLetterID returns the id of the copy of a task that dies after that many redrives. It has the time and the partition of the task's
 // own id, so that it follows from the task alone.
 func DeadLetterID(id TaskID, redrives uint32) TaskID {
 	a, b := binary.BigEndian.Uint64(id[:8]), binary.BigEndian.Uint64(id[8:])

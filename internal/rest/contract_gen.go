@@ -563,6 +563,7 @@ var queueConfigFields = []jsonField[pb.QueueConfig]{
 	{"max_tasks", func(d *jsonReader, m *pb.QueueConfig) { m.MaxTasks = d.Integer(0, math.MaxInt64) }},
 	{"max_bytes", func(d *jsonReader, m *pb.QueueConfig) { m.MaxBytes = d.Integer(0, math.MaxInt64) }},
 	{"ceilings", func(d *jsonReader, m *pb.QueueConfig) { m.Ceilings = readNew(d, queueCeilingsFields) }},
+	{"dead_letter", func(d *jsonReader, m *pb.QueueConfig) { m.DeadLetter = d.Filled() }},
 	{"fairness", func(d *jsonReader, m *pb.QueueConfig) {
 		m.Fairness = pb.QueueConfig_Fairness(d.OneOf(queueConfigFairnessWords))
 	}},
@@ -884,6 +885,8 @@ var startBulkRequestFields = []jsonField[pb.StartBulkRequest]{
 	{"rate", func(d *jsonReader, m *pb.StartBulkRequest) { m.Rate = d.Uint32() }},
 	{"reason", func(d *jsonReader, m *pb.StartBulkRequest) { m.Reason = d.Text() }},
 	{"dry_run", func(d *jsonReader, m *pb.StartBulkRequest) { m.DryRun = d.Boolean() }},
+	{"to_queue", func(d *jsonReader, m *pb.StartBulkRequest) { m.ToQueue = d.Filled() }},
+	{"patch", func(d *jsonReader, m *pb.StartBulkRequest) { m.Patch = d.RawObject() }},
 }
 
 var taskFilterFields = []jsonField[pb.TaskFilter]{
@@ -907,6 +910,8 @@ var redriveRequestFields = []jsonField[pb.RedriveRequest]{
 	{"labels", func(d *jsonReader, m *pb.RedriveRequest) { m.Labels = d.TextMap("labels", 16) }},
 	{"from", func(d *jsonReader, m *pb.RedriveRequest) { m.From = d.time() }},
 	{"to", func(d *jsonReader, m *pb.RedriveRequest) { m.To = d.time() }},
+	{"to_queue", func(d *jsonReader, m *pb.RedriveRequest) { m.ToQueue = d.Filled() }},
+	{"patch", func(d *jsonReader, m *pb.RedriveRequest) { m.Patch = d.RawObject() }},
 }
 
 var quietWorkerRequestFields = []jsonField[pb.QuietWorkerRequest]{
@@ -920,6 +925,7 @@ func writeCreateResponse(w *jsonWriter, m *pb.CreateResponse) {
 		w.Bool("payload_matches", m.GetPayloadMatches())
 	}
 	w.Exact("index", m.GetAt().GetIndex())
+	w.OptBool("replaced", m.GetReplaced())
 }
 
 func writeBatchCreateResponse(w *jsonWriter, m *pb.BatchCreateResponse) {
@@ -948,6 +954,7 @@ func writeCreateResult(w *jsonWriter, m *pb.CreateResult) {
 		writeError(w, x)
 		w.Close('}')
 	}
+	w.OptBool("replaced", m.GetReplaced())
 }
 
 func writeError(w *jsonWriter, m *pb.Error) {
@@ -1411,6 +1418,7 @@ func writeOpResult(w *jsonWriter, m *pb.OpResult) {
 	if m.GetCount() != 0 {
 		w.Count("count", m.GetCount())
 	}
+	w.OptBool("replaced", m.GetReplaced())
 	if x := m.GetRefs(); x != nil {
 		w.Key("refs")
 		w.Open('{')
@@ -1537,6 +1545,9 @@ func writeQueueStats(w *jsonWriter, m *pb.QueueStats) {
 		writeQueueLimits(w, x)
 		w.Close('}')
 	}
+	if m.GetDeadLettersLost() != 0 {
+		w.Count("dead_letters_lost", m.GetDeadLettersLost())
+	}
 }
 
 func writeQueuePaused(w *jsonWriter, m *pb.QueuePaused) {
@@ -1634,6 +1645,7 @@ func writeQueueConfig(w *jsonWriter, m *pb.QueueConfig) {
 		writeQueueCeilings(w, x)
 		w.Close('}')
 	}
+	w.OptStr("dead_letter", m.GetDeadLetter())
 	w.OptStr("fairness", wordOf(queueConfigFairnessWords, int32(m.GetFairness())))
 	w.OptStr("order", wordOf(queueConfigOrderWords, int32(m.GetOrder())))
 	w.OptInt("concurrency", m.GetConcurrency())
@@ -2652,6 +2664,10 @@ func writeBulkJob(w *jsonWriter, m *pb.BulkJob) {
 			w.Close('}')
 		}
 		w.Close(']')
+	}
+	w.OptStr("to_queue", m.GetToQueue())
+	if m.GetPatch() != nil {
+		w.JSON("patch", m.GetPatch())
 	}
 	w.time("eta", m.GetEta())
 }

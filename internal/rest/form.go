@@ -266,6 +266,7 @@ func taskForms(l *edge.Limits) map[string]Form {
 	return map[string]Form{
 		"StartBulkRequest.id": taskForm, "StartBulkRequest.priority": wholes(0, l.Priority), "StartBulkRequest.rate": wholes(0, int64(core.MaxBulkRate)),
 		"StartBulkRequest.reason": reasonForm, "RedriveRequest.id": taskForm, "RedriveRequest.rate": wholes(0, int64(core.MaxBulkRate)), "RedriveRequest.reason": reasonForm, "RedriveRequest.kind": queueForm, "RedriveRequest.labels": labelForm,
+		"StartBulkRequest.to_queue": queueForm, "RedriveRequest.to_queue": queueForm,
 		"TaskFilter.queue": queueForm, "TaskFilter.kind": queueForm, "TaskFilter.worker": plainText.upTo(l.WorkerBytes),
 		"TaskFilter.unique": plainText.upTo(l.UniqueKeyBytes), "TaskFilter.labels": labelForm, "TaskFilter.fingerprint": fingerprintForm,
 		"TaskSpec.id": taskForm, "TaskSpec.queue": queueForm, "TaskSpec.kind": queueForm, "TaskSpec.content_type": plainText.upTo(l.ContentTypeBytes),
@@ -330,7 +331,8 @@ func configForms(l *edge.Limits) map[string]Form {
 		"QueueConfig.max_payload": wholes(0, l.PayloadBytes), "QueueConfig.aging": spans(api.HorizonSpan(l)), "QueueConfig.retain_completed": spans(api.HorizonSpan(l)),
 		"QueueConfig.retain_cancelled": spans(api.HorizonSpan(l)), "QueueConfig.retain_dead": spans(api.HorizonSpan(l)),
 		"QueueConfig.cancel_grace": spans(api.Span{Max: core.MaxCancelGrace}), "QueueConfig.default_ttl": spans(api.PositiveSpan(l)),
-		"QueueConfig.max_tasks": wholes[int64](0, math.MaxInt64), "QueueConfig.max_bytes": wholes[int64](0, math.MaxInt64),
+		"QueueConfig.dead_letter": queueForm,
+		"QueueConfig.max_tasks":   wholes[int64](0, math.MaxInt64), "QueueConfig.max_bytes": wholes[int64](0, math.MaxInt64),
 		"QueueCeilings.max_attempts": wholes(0, l.Attempts), "QueueCeilings.max_crashes": wholes(0, l.Crashes),
 		"QueueCeilings.max_deliveries": wholes(0, l.Deliveries), "QueueCeilings.lease": spans(api.LeaseSpan(l)),
 		"QueueCeilings.max_run": spans(api.PositiveSpan(l)), "QueueCeilings.priority": wholes(0, l.Priority),

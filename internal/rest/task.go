@@ -85,7 +85,7 @@ func (c *restCall) create() error {
 		return core.AlreadyExists{Kind: "Idempotency-Key", ID: key}
 	}
 	status := http.StatusCreated
-	if out.GetReplayed() {
+	if out.GetReplayed() || out.GetReplaced() {
 		status = http.StatusOK
 	}
 	// Where the task is read from, in the namespace of the request.

@@ -311,7 +311,9 @@ type BulkJob struct {
 	Looked        uint64                 `protobuf:"varint,14,opt,name=looked,proto3" json:"looked,omitempty"`   // rows of indexes that were looked at
 	Done          uint64                 `protobuf:"varint,15,opt,name=done,proto3" json:"done,omitempty"`       // tasks that the action was done to
 	Refused       []*BulkRefused         `protobuf:"bytes,16,rep,name=refused,proto3" json:"refused,omitempty"`
-	Eta           *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=eta,proto3" json:"eta,omitempty"` // when it will be done, at the pace that it had so far; unset: it does not run, or matched is not exact
+	ToQueue       string                 `protobuf:"bytes,18,opt,name=to_queue,json=toQueue,proto3" json:"to_queue,omitempty"` // the queue that retried tasks move to
+	Patch         []byte                 `protobuf:"bytes,19,opt,name=patch,proto3" json:"patch,omitempty"`                    // the merge patch of their payloads
+	Eta           *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=eta,proto3" json:"eta,omitempty"`                        // when it will be done, at the pace that it had so far; unset: it does not run, or matched is not exact
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -458,6 +460,20 @@ func (x *BulkJob) GetRefused() []*BulkRefused {
 	return nil
 }
 
+func (x *BulkJob) GetToQueue() string {
+	if x != nil {
+		return x.ToQueue
+	}
+	return ""
+}
+
+func (x *BulkJob) GetPatch() []byte {
+	if x != nil {
+		return x.Patch
+	}
+	return nil
+}
+
 func (x *BulkJob) GetEta() *timestamppb.Timestamp {
 	if x != nil {
 		return x.Eta
@@ -555,11 +571,13 @@ type StartBulkRequest struct {
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // of the job, 26 characters of base32; made by the server when empty, and then a start is not repeatable
 	Action        BulkJob_Action         `protobuf:"varint,2,opt,name=action,proto3,enum=millrace.v1.BulkJob_Action" json:"action,omitempty"`
 	Filter        *TaskFilter            `protobuf:"bytes,3,opt,name=filter,proto3" json:"filter,omitempty"`
-	Priority      uint32                 `protobuf:"varint,4,opt,name=priority,proto3" json:"priority,omitempty"`           // with prioritize: 0 to 9
-	Force         bool                   `protobuf:"varint,5,opt,name=force,proto3" json:"force,omitempty"`                 // with cancel: running tasks are taken from their workers at once
-	Rate          uint32                 `protobuf:"varint,6,opt,name=rate,proto3" json:"rate,omitempty"`                   // tasks per second in each partition, 1 to 1,000,000; default 1,000
-	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`                // at most 256 B
-	DryRun        bool                   `protobuf:"varint,8,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // count, and change nothing
+	Priority      uint32                 `protobuf:"varint,4,opt,name=priority,proto3" json:"priority,omitempty"`             // with prioritize: 0 to 9
+	Force         bool                   `protobuf:"varint,5,opt,name=force,proto3" json:"force,omitempty"`                   // with cancel: running tasks are taken from their workers at once
+	Rate          uint32                 `protobuf:"varint,6,opt,name=rate,proto3" json:"rate,omitempty"`                     // tasks per second in each partition, 1 to 1,000,000; default 1,000
+	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`                  // at most 256 B
+	DryRun        bool                   `protobuf:"varint,8,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`   // count, and change nothing
+	ToQueue       string                 `protobuf:"bytes,9,opt,name=to_queue,json=toQueue,proto3" json:"to_queue,omitempty"` // with retry: the queue that the tasks move to, as the same tasks; those that it has no room for are refused
+	Patch         []byte                 `protobuf:"bytes,10,opt,name=patch,proto3" json:"patch,omitempty"`                   // with retry: a merge patch (RFC 7396) of each payload, at most 16 KiB; a payload that is not JSON refuses its task
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -650,6 +668,20 @@ func (x *StartBulkRequest) GetDryRun() bool {
 	return false
 }
 
+func (x *StartBulkRequest) GetToQueue() string {
+	if x != nil {
+		return x.ToQueue
+	}
+	return ""
+}
+
+func (x *StartBulkRequest) GetPatch() []byte {
+	if x != nil {
+		return x.Patch
+	}
+	return nil
+}
+
 type StartBulkResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           *BulkJob               `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"` // that was begun; unset with dry_run
@@ -729,6 +761,8 @@ type RedriveRequest struct {
 	Labels        map[string]string      `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // tasks have all of them
 	From          *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=from,proto3" json:"from,omitempty"`                                                                               // tasks created then or later
 	To            *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=to,proto3" json:"to,omitempty"`                                                                                   // tasks created before
+	ToQueue       string                 `protobuf:"bytes,10,opt,name=to_queue,json=toQueue,proto3" json:"to_queue,omitempty"`
+	Patch         []byte                 `protobuf:"bytes,11,opt,name=patch,proto3" json:"patch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -822,6 +856,20 @@ func (x *RedriveRequest) GetFrom() *timestamppb.Timestamp {
 func (x *RedriveRequest) GetTo() *timestamppb.Timestamp {
 	if x != nil {
 		return x.To
+	}
+	return nil
+}
+
+func (x *RedriveRequest) GetToQueue() string {
+	if x != nil {
+		return x.ToQueue
+	}
+	return ""
+}
+
+func (x *RedriveRequest) GetPatch() []byte {
+	if x != nil {
+		return x.Patch
 	}
 	return nil
 }
@@ -1127,7 +1175,7 @@ const file_millrace_v1_bulk_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"7\n" +
 	"\vBulkRefused\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x14\n" +
-	"\x05count\x18\x02 \x01(\x04R\x05count\"\x90\x06\n" +
+	"\x05count\x18\x02 \x01(\x04R\x05count\"\xd3\x06\n" +
 	"\aBulkJob\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x123\n" +
 	"\x06action\x18\x02 \x01(\x0e2\x1b.millrace.v1.BulkJob.ActionR\x06action\x12/\n" +
@@ -1146,7 +1194,9 @@ const file_millrace_v1_bulk_proto_rawDesc = "" +
 	"\x05exact\x18\r \x01(\bR\x05exact\x12\x16\n" +
 	"\x06looked\x18\x0e \x01(\x04R\x06looked\x12\x12\n" +
 	"\x04done\x18\x0f \x01(\x04R\x04done\x12:\n" +
-	"\arefused\x18\x10 \x03(\v2\x18.millrace.v1.BulkRefusedB\x06ʵ\x1c\x028\x01R\arefused\x12,\n" +
+	"\arefused\x18\x10 \x03(\v2\x18.millrace.v1.BulkRefusedB\x06ʵ\x1c\x028\x01R\arefused\x12!\n" +
+	"\bto_queue\x18\x12 \x01(\tB\x06ʵ\x1c\x028\x01R\atoQueue\x12\x1e\n" +
+	"\x05patch\x18\x13 \x01(\fB\bʵ\x1c\x04\b\x038\x01R\x05patch\x12,\n" +
 	"\x03eta\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\x03eta\"S\n" +
 	"\x06Action\x12\x16\n" +
 	"\x12ACTION_UNSPECIFIED\x10\x00\x12\n" +
@@ -1168,7 +1218,7 @@ const file_millrace_v1_bulk_proto_rawDesc = "" +
 	"\tinspected\x18\x03 \x01(\x04R\tinspected\x122\n" +
 	"\x06oldest\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x06oldest\x122\n" +
 	"\x06newest\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x06newest\x12)\n" +
-	"\x06sample\x18\x06 \x03(\v2\x11.millrace.v1.TaskR\x06sample\"\x8f\x02\n" +
+	"\x06sample\x18\x06 \x03(\v2\x11.millrace.v1.TaskR\x06sample\"\xd0\x02\n" +
 	"\x10StartBulkRequest\x12\x16\n" +
 	"\x02id\x18\x01 \x01(\tB\x06ʵ\x1c\x020\x01R\x02id\x12;\n" +
 	"\x06action\x18\x02 \x01(\x0e2\x1b.millrace.v1.BulkJob.ActionB\x06ʵ\x1c\x02\x10\x01R\x06action\x12/\n" +
@@ -1177,12 +1227,15 @@ const file_millrace_v1_bulk_proto_rawDesc = "" +
 	"\x05force\x18\x05 \x01(\bR\x05force\x12\x12\n" +
 	"\x04rate\x18\x06 \x01(\rR\x04rate\x12\x16\n" +
 	"\x06reason\x18\a \x01(\tR\x06reason\x12\x17\n" +
-	"\adry_run\x18\b \x01(\bR\x06dryRun\"\xa6\x01\n" +
+	"\adry_run\x18\b \x01(\bR\x06dryRun\x12!\n" +
+	"\bto_queue\x18\t \x01(\tB\x06ʵ\x1c\x020\x01R\atoQueue\x12\x1c\n" +
+	"\x05patch\x18\n" +
+	" \x01(\fB\x06ʵ\x1c\x02\b\x03R\x05patch\"\xa6\x01\n" +
 	"\x11StartBulkResponse\x12&\n" +
 	"\x03job\x18\x01 \x01(\v2\x14.millrace.v1.BulkJobR\x03job\x12,\n" +
 	"\x05found\x18\x02 \x01(\v2\x16.millrace.v1.BulkCountR\x05found\x12\x1a\n" +
 	"\breplayed\x18\x03 \x01(\bR\breplayed\x12\x1f\n" +
-	"\x02at\x18\x04 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\x87\x03\n" +
+	"\x02at\x18\x04 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xc8\x03\n" +
 	"\x0eRedriveRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x16\n" +
 	"\x02id\x18\x02 \x01(\tB\x06ʵ\x1c\x020\x01R\x02id\x12\x12\n" +
@@ -1193,7 +1246,10 @@ const file_millrace_v1_bulk_proto_rawDesc = "" +
 	"\x06labels\x18\a \x03(\v2'.millrace.v1.RedriveRequest.LabelsEntryB\x0eʵ\x1c\n" +
 	"b\x06labelsh\x10R\x06labels\x12.\n" +
 	"\x04from\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12*\n" +
-	"\x02to\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x02to\x1a9\n" +
+	"\x02to\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x02to\x12!\n" +
+	"\bto_queue\x18\n" +
+	" \x01(\tB\x06ʵ\x1c\x020\x01R\atoQueue\x12\x1c\n" +
+	"\x05patch\x18\v \x01(\fB\x06ʵ\x1c\x02\b\x03R\x05patch\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x11\n" +

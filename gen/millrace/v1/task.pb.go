@@ -216,9 +216,9 @@ func (Backoff) EnumDescriptor() ([]byte, []int) {
 type Unique_Until int32
 
 const (
-	Unique_TTL      Unique_Until = 0
-	Unique_START    Unique_Until = 1 // reserved: not supported yet
-	Unique_TERMINAL Unique_Until = 2 // reserved: not supported yet
+	Unique_TTL      Unique_Until = 0 // the window ends
+	Unique_START    Unique_Until = 1 // the task is first given to a worker, or ends before that
+	Unique_TERMINAL Unique_Until = 2 // the task is completed, dead or cancelled; a retry does not take the key again
 )
 
 // Enum value maps for Unique_Until.
@@ -267,7 +267,7 @@ type Unique_OnConflict int32
 const (
 	Unique_RETURN  Unique_OnConflict = 0 // answer with the existing task
 	Unique_REJECT  Unique_OnConflict = 1 // refuse with ALREADY_EXISTS
-	Unique_REPLACE Unique_OnConflict = 2 // reserved: not supported yet
+	Unique_REPLACE Unique_OnConflict = 2 // a task that has not started becomes what this create says: payload, times, priority, labels, settings; one that has is answered as with RETURN
 )
 
 // Enum value maps for Unique_OnConflict.
@@ -685,13 +685,13 @@ func (x *Header) GetValue() string {
 	return ""
 }
 
-// Unique asks that at most one task of a queue exists under a key while its window lasts. Idempotency-Keys, of REST, are a
-// space of their own: one text may be both.
+// Unique asks that at most one task of a queue exists under a key while its window lasts, or until the task starts or ends.
+// Idempotency-Keys, of REST, are a space of their own: one text may be both.
 type Unique struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"` // 1 to 256 B
-	Until         Unique_Until           `protobuf:"varint,2,opt,name=until,proto3,enum=millrace.v1.Unique_Until" json:"until,omitempty"`
-	Ttl           *durationpb.Duration   `protobuf:"bytes,3,opt,name=ttl,proto3" json:"ttl,omitempty"` // default 24 h, at most 30 d
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`                                    // 1 to 256 B
+	Until         Unique_Until           `protobuf:"varint,2,opt,name=until,proto3,enum=millrace.v1.Unique_Until" json:"until,omitempty"` // what frees the key, at the latest when ttl is over; with ttl that alone
+	Ttl           *durationpb.Duration   `protobuf:"bytes,3,opt,name=ttl,proto3" json:"ttl,omitempty"`                                    // default 24 h, at most 30 d
 	OnConflict    Unique_OnConflict      `protobuf:"varint,4,opt,name=on_conflict,json=onConflict,proto3,enum=millrace.v1.Unique_OnConflict" json:"on_conflict,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2452,6 +2452,7 @@ type CreateResponse struct {
 	Replayed       bool                   `protobuf:"varint,2,opt,name=replayed,proto3" json:"replayed,omitempty"`
 	PayloadMatches bool                   `protobuf:"varint,3,opt,name=payload_matches,json=payloadMatches,proto3" json:"payload_matches,omitempty"` // with replayed: the task was made with what was sent: payload, kind, times, priority, settings
 	At             *At                    `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`
+	Replaced       bool                   `protobuf:"varint,5,opt,name=replaced,proto3" json:"replaced,omitempty"` // the task that holds the unique key became what was sent
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -2514,6 +2515,13 @@ func (x *CreateResponse) GetAt() *At {
 	return nil
 }
 
+func (x *CreateResponse) GetReplaced() bool {
+	if x != nil {
+		return x.Replaced
+	}
+	return false
+}
+
 type BatchCreateRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tasks         []*TaskSpec            `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`    // 1 to 512
@@ -2571,7 +2579,8 @@ type CreateResult struct {
 	Id             string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Replayed       bool                   `protobuf:"varint,2,opt,name=replayed,proto3" json:"replayed,omitempty"`
 	PayloadMatches bool                   `protobuf:"varint,3,opt,name=payload_matches,json=payloadMatches,proto3" json:"payload_matches,omitempty"`
-	Error          *Error                 `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"` // unset: created
+	Error          *Error                 `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`        // unset: created
+	Replaced       bool                   `protobuf:"varint,5,opt,name=replaced,proto3" json:"replaced,omitempty"` // the task that holds the unique key became what was sent
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -2632,6 +2641,13 @@ func (x *CreateResult) GetError() *Error {
 		return x.Error
 	}
 	return nil
+}
+
+func (x *CreateResult) GetReplaced() bool {
+	if x != nil {
+		return x.Replaced
+	}
+	return false
 }
 
 type BatchCreateResponse struct {
@@ -6740,6 +6756,7 @@ type OpResult struct {
 	Existed        bool                   `protobuf:"varint,7,opt,name=existed,proto3" json:"existed,omitempty"`                               // kv_delete; kv_put with want_prev; vector_upsert, vector_delete
 	Sum            int64                  `protobuf:"varint,8,opt,name=sum,proto3" json:"sum,omitempty"`                                       // kv_add
 	Count          uint64                 `protobuf:"varint,9,opt,name=count,proto3" json:"count,omitempty"`                                   // kv_delete_range with count
+	Replaced       bool                   `protobuf:"varint,12,opt,name=replaced,proto3" json:"replaced,omitempty"`                            // task_create: the task that holds the unique key became what was sent
 	Refs           *RefsMoved             `protobuf:"bytes,64,opt,name=refs,proto3" json:"refs,omitempty"`                                     // ref_transaction
 	PointVersion   string                 `protobuf:"bytes,96,opt,name=point_version,json=pointVersion,proto3" json:"point_version,omitempty"` // vector_upsert
 	unknownFields  protoimpl.UnknownFields
@@ -6837,6 +6854,13 @@ func (x *OpResult) GetCount() uint64 {
 		return x.Count
 	}
 	return 0
+}
+
+func (x *OpResult) GetReplaced() bool {
+	if x != nil {
+		return x.Replaced
+	}
+	return false
 }
 
 func (x *OpResult) GetRefs() *RefsMoved {
@@ -7289,6 +7313,7 @@ type QueueConfig struct {
 	MaxTasks        int64                  `protobuf:"varint,15,opt,name=max_tasks,json=maxTasks,proto3" json:"max_tasks,omitempty"`                     // tasks that have not ended, per partition; 0 = no bound
 	MaxBytes        int64                  `protobuf:"varint,16,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`                     // payloads and results, per partition; 0 = no bound
 	Ceilings        *QueueCeilings         `protobuf:"bytes,17,opt,name=ceilings,proto3" json:"ceilings,omitempty"`
+	DeadLetter      string                 `protobuf:"bytes,18,opt,name=dead_letter,json=deadLetter,proto3" json:"dead_letter,omitempty"` // none; the queue in which a copy is made of each task that dies, by the entry that ends it; it must not lead back to this queue
 	Fairness        QueueConfig_Fairness   `protobuf:"varint,19,opt,name=fairness,proto3,enum=millrace.v1.QueueConfig_Fairness" json:"fairness,omitempty"`
 	Order           QueueConfig_Order      `protobuf:"varint,20,opt,name=order,proto3,enum=millrace.v1.QueueConfig_Order" json:"order,omitempty"`
 	Concurrency     int64                  `protobuf:"varint,21,opt,name=concurrency,proto3" json:"concurrency,omitempty"`                 // tasks that run at once, per partition; 0 = no bound
@@ -7446,6 +7471,13 @@ func (x *QueueConfig) GetCeilings() *QueueCeilings {
 		return x.Ceilings
 	}
 	return nil
+}
+
+func (x *QueueConfig) GetDeadLetter() string {
+	if x != nil {
+		return x.DeadLetter
+	}
+	return ""
 }
 
 func (x *QueueConfig) GetFairness() QueueConfig_Fairness {
@@ -9120,29 +9152,30 @@ func (x *QueueStatsRequest) GetQueue() string {
 
 // QueueStats are counters: created = blocked + scheduled + ready + running + ended and kept + purged.
 type QueueStats struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	Queue          string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
-	Blocked        uint64                 `protobuf:"varint,2,opt,name=blocked,proto3" json:"blocked,omitempty"`
-	Scheduled      uint64                 `protobuf:"varint,3,opt,name=scheduled,proto3" json:"scheduled,omitempty"`
-	Ready          uint64                 `protobuf:"varint,4,opt,name=ready,proto3" json:"ready,omitempty"`
-	Running        uint64                 `protobuf:"varint,5,opt,name=running,proto3" json:"running,omitempty"`
-	Completed      uint64                 `protobuf:"varint,6,opt,name=completed,proto3" json:"completed,omitempty"`
-	Dead           uint64                 `protobuf:"varint,7,opt,name=dead,proto3" json:"dead,omitempty"`
-	Cancelled      uint64                 `protobuf:"varint,8,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
-	Created        uint64                 `protobuf:"varint,9,opt,name=created,proto3" json:"created,omitempty"`
-	Purged         uint64                 `protobuf:"varint,10,opt,name=purged,proto3" json:"purged,omitempty"`
-	CompletedTotal uint64                 `protobuf:"varint,11,opt,name=completed_total,json=completedTotal,proto3" json:"completed_total,omitempty"`
-	FailedTotal    uint64                 `protobuf:"varint,12,opt,name=failed_total,json=failedTotal,proto3" json:"failed_total,omitempty"`    // failing attempts
-	CrashedTotal   uint64                 `protobuf:"varint,13,opt,name=crashed_total,json=crashedTotal,proto3" json:"crashed_total,omitempty"` // attempts whose lease expired
-	Bytes          uint64                 `protobuf:"varint,14,opt,name=bytes,proto3" json:"bytes,omitempty"`                                   // payloads and results of the tasks there are
-	OldestReady    *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=oldest_ready,json=oldestReady,proto3" json:"oldest_ready,omitempty"`
-	Paused         *QueuePaused           `protobuf:"bytes,16,opt,name=paused,proto3" json:"paused,omitempty"`          // unset: it gives out tasks
-	Rates          *QueueRates            `protobuf:"bytes,17,opt,name=rates,proto3" json:"rates,omitempty"`            // unset: the node has no sample yet, or other queues do more
-	Spark          []uint32               `protobuf:"varint,18,rep,packed,name=spark,proto3" json:"spark,omitempty"`    // completions in each of the last 30 half minutes, oldest first; fewer: the node has no sample of those before
-	Workers        *uint32                `protobuf:"varint,19,opt,name=workers,proto3,oneof" json:"workers,omitempty"` // who serve it, as it was at most 5 s ago; unset: not known
-	Limits         *QueueLimits           `protobuf:"bytes,20,opt,name=limits,proto3" json:"limits,omitempty"`          // unset: its configuration bounds nothing
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Queue           string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	Blocked         uint64                 `protobuf:"varint,2,opt,name=blocked,proto3" json:"blocked,omitempty"`
+	Scheduled       uint64                 `protobuf:"varint,3,opt,name=scheduled,proto3" json:"scheduled,omitempty"`
+	Ready           uint64                 `protobuf:"varint,4,opt,name=ready,proto3" json:"ready,omitempty"`
+	Running         uint64                 `protobuf:"varint,5,opt,name=running,proto3" json:"running,omitempty"`
+	Completed       uint64                 `protobuf:"varint,6,opt,name=completed,proto3" json:"completed,omitempty"`
+	Dead            uint64                 `protobuf:"varint,7,opt,name=dead,proto3" json:"dead,omitempty"`
+	Cancelled       uint64                 `protobuf:"varint,8,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
+	Created         uint64                 `protobuf:"varint,9,opt,name=created,proto3" json:"created,omitempty"`
+	Purged          uint64                 `protobuf:"varint,10,opt,name=purged,proto3" json:"purged,omitempty"`
+	CompletedTotal  uint64                 `protobuf:"varint,11,opt,name=completed_total,json=completedTotal,proto3" json:"completed_total,omitempty"`
+	FailedTotal     uint64                 `protobuf:"varint,12,opt,name=failed_total,json=failedTotal,proto3" json:"failed_total,omitempty"`    // failing attempts
+	CrashedTotal    uint64                 `protobuf:"varint,13,opt,name=crashed_total,json=crashedTotal,proto3" json:"crashed_total,omitempty"` // attempts whose lease expired
+	Bytes           uint64                 `protobuf:"varint,14,opt,name=bytes,proto3" json:"bytes,omitempty"`                                   // payloads and results of the tasks there are
+	OldestReady     *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=oldest_ready,json=oldestReady,proto3" json:"oldest_ready,omitempty"`
+	Paused          *QueuePaused           `protobuf:"bytes,16,opt,name=paused,proto3" json:"paused,omitempty"`                                             // unset: it gives out tasks
+	Rates           *QueueRates            `protobuf:"bytes,17,opt,name=rates,proto3" json:"rates,omitempty"`                                               // unset: the node has no sample yet, or other queues do more
+	Spark           []uint32               `protobuf:"varint,18,rep,packed,name=spark,proto3" json:"spark,omitempty"`                                       // completions in each of the last 30 half minutes, oldest first; fewer: the node has no sample of those before
+	Workers         *uint32                `protobuf:"varint,19,opt,name=workers,proto3,oneof" json:"workers,omitempty"`                                    // who serve it, as it was at most 5 s ago; unset: not known
+	Limits          *QueueLimits           `protobuf:"bytes,20,opt,name=limits,proto3" json:"limits,omitempty"`                                             // unset: its configuration bounds nothing
+	DeadLettersLost uint64                 `protobuf:"varint,24,opt,name=dead_letters_lost,json=deadLettersLost,proto3" json:"dead_letters_lost,omitempty"` // dead tasks, ever, of which dead_letter had no room for a copy
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *QueueStats) Reset() {
@@ -9313,6 +9346,13 @@ func (x *QueueStats) GetLimits() *QueueLimits {
 		return x.Limits
 	}
 	return nil
+}
+
+func (x *QueueStats) GetDeadLettersLost() uint64 {
+	if x != nil {
+		return x.DeadLettersLost
+	}
+	return 0
 }
 
 // QueueRates are per second, of the last minute, as the node that answers has seen it: it samples counters each 10 s.
@@ -10351,22 +10391,24 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\":\n" +
 	"\rCreateRequest\x12)\n" +
-	"\x04task\x18\x01 \x01(\v2\x15.millrace.v1.TaskSpecR\x04task\"\x96\x01\n" +
+	"\x04task\x18\x01 \x01(\v2\x15.millrace.v1.TaskSpecR\x04task\"\xba\x01\n" +
 	"\x0eCreateResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\breplayed\x18\x02 \x01(\bR\breplayed\x127\n" +
 	"\x0fpayload_matches\x18\x03 \x01(\bB\x0eʵ\x1c\n" +
 	"J\breplayedR\x0epayloadMatches\x12\x1f\n" +
-	"\x02at\x18\x04 \x01(\v2\x0f.millrace.v1.AtR\x02at\"n\n" +
+	"\x02at\x18\x04 \x01(\v2\x0f.millrace.v1.AtR\x02at\x12\"\n" +
+	"\breplaced\x18\x05 \x01(\bB\x06ʵ\x1c\x028\x01R\breplaced\"n\n" +
 	"\x12BatchCreateRequest\x12@\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x15.millrace.v1.TaskSpecB\x13ʵ\x1c\x0f\x10\x01b\vframe_itemsR\x05tasks\x12\x16\n" +
-	"\x06atomic\x18\x02 \x01(\bR\x06atomic\"\xaa\x01\n" +
+	"\x06atomic\x18\x02 \x01(\bR\x06atomic\"\xce\x01\n" +
 	"\fCreateResult\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12'\n" +
 	"\breplayed\x18\x02 \x01(\bB\vʵ\x1c\aR\x05errorR\breplayed\x127\n" +
 	"\x0fpayload_matches\x18\x03 \x01(\bB\x0eʵ\x1c\n" +
 	"J\breplayedR\x0epayloadMatches\x12(\n" +
-	"\x05error\x18\x04 \x01(\v2\x12.millrace.v1.ErrorR\x05error\"k\n" +
+	"\x05error\x18\x04 \x01(\v2\x12.millrace.v1.ErrorR\x05error\x12\"\n" +
+	"\breplaced\x18\x05 \x01(\bB\x06ʵ\x1c\x028\x01R\breplaced\"k\n" +
 	"\x13BatchCreateResponse\x123\n" +
 	"\aresults\x18\x01 \x03(\v2\x19.millrace.v1.CreateResultR\aresults\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"c\n" +
@@ -10697,7 +10739,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\n" +
 	"TaskSnooze\x12-\n" +
 	"\x04task\x18\x01 \x01(\v2\x11.millrace.v1.HoldB\x06ʵ\x1c\x02\x10\x01R\x04task\x123\n" +
-	"\x06snooze\x18\x02 \x01(\v2\x13.millrace.v1.SnoozeB\x06ʵ\x1c\x02\x10\x01R\x06snooze\"\x9a\x03\n" +
+	"\x06snooze\x18\x02 \x01(\v2\x13.millrace.v1.SnoozeB\x06ʵ\x1c\x02\x10\x01R\x06snooze\"\xbe\x03\n" +
 	"\bOpResult\x12\x1a\n" +
 	"\x04task\x18\x01 \x01(\tB\x06ʵ\x1c\x028\x01R\x04task\x12\"\n" +
 	"\breplayed\x18\x02 \x01(\bB\x06ʵ\x1c\x028\x01R\breplayed\x12/\n" +
@@ -10707,7 +10749,8 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x04prev\x18\x06 \x01(\fB\x06ʵ\x1c\x028\x01R\x04prev\x12 \n" +
 	"\aexisted\x18\a \x01(\bB\x06ʵ\x1c\x028\x01R\aexisted\x12\x1a\n" +
 	"\x03sum\x18\b \x01(\x03B\bʵ\x1c\x04\b\x018\x01R\x03sum\x12\x1c\n" +
-	"\x05count\x18\t \x01(\x04B\x06ʵ\x1c\x028\x01R\x05count\x12*\n" +
+	"\x05count\x18\t \x01(\x04B\x06ʵ\x1c\x028\x01R\x05count\x12\"\n" +
+	"\breplaced\x18\f \x01(\bB\x06ʵ\x1c\x028\x01R\breplaced\x12*\n" +
 	"\x04refs\x18@ \x01(\v2\x16.millrace.v1.RefsMovedR\x04refs\x12+\n" +
 	"\rpoint_version\x18` \x01(\tB\x06ʵ\x1c\x028\x01R\fpointVersion\"\xc4\x01\n" +
 	"\x05KVPut\x12\"\n" +
@@ -10757,7 +10800,8 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x04LESS\x10\x05\x12\v\n" +
 	"\aGREATER\x10\x06B\x18\n" +
 	"\aoperand\x12\rʵ\x1c\t\n" +
-	"\aoperand\"\xe5\t\n" +
+	"\aoperand\"\x90\n" +
+	"\n" +
 	"\vQueueConfig\x12 \n" +
 	"\aversion\x18\x01 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\aversion\x12)\n" +
 	"\fmax_attempts\x18\x02 \x01(\x05B\x06ʵ\x1c\x028\x01R\vmaxAttempts\x12'\n" +
@@ -10780,7 +10824,9 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"defaultTtl\x12%\n" +
 	"\tmax_tasks\x18\x0f \x01(\x03B\bʵ\x1c\x048\x01p\x01R\bmaxTasks\x12%\n" +
 	"\tmax_bytes\x18\x10 \x01(\x03B\bʵ\x1c\x048\x01p\x01R\bmaxBytes\x126\n" +
-	"\bceilings\x18\x11 \x01(\v2\x1a.millrace.v1.QueueCeilingsR\bceilings\x12E\n" +
+	"\bceilings\x18\x11 \x01(\v2\x1a.millrace.v1.QueueCeilingsR\bceilings\x12)\n" +
+	"\vdead_letter\x18\x12 \x01(\tB\bʵ\x1c\x040\x018\x01R\n" +
+	"deadLetter\x12E\n" +
 	"\bfairness\x18\x13 \x01(\x0e2!.millrace.v1.QueueConfig.FairnessB\x06ʵ\x1c\x028\x01R\bfairness\x12<\n" +
 	"\x05order\x18\x14 \x01(\x0e2\x1e.millrace.v1.QueueConfig.OrderB\x06ʵ\x1c\x028\x01R\x05order\x12*\n" +
 	"\vconcurrency\x18\x15 \x01(\x03B\bʵ\x1c\x048\x01p\x01R\vconcurrency\x12%\n" +
@@ -10909,7 +10955,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x13DeleteQueueResponse\x12\x1f\n" +
 	"\x02at\x18\x01 \x01(\v2\x0f.millrace.v1.AtR\x02at\")\n" +
 	"\x11QueueStatsRequest\x12\x14\n" +
-	"\x05queue\x18\x01 \x01(\tR\x05queue\"\xae\x05\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\"\xe2\x05\n" +
 	"\n" +
 	"QueueStats\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x18\n" +
@@ -10932,7 +10978,8 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x05rates\x18\x11 \x01(\v2\x17.millrace.v1.QueueRatesR\x05rates\x12\x1c\n" +
 	"\x05spark\x18\x12 \x03(\rB\x06ʵ\x1c\x028\x01R\x05spark\x12\x1d\n" +
 	"\aworkers\x18\x13 \x01(\rH\x00R\aworkers\x88\x01\x01\x120\n" +
-	"\x06limits\x18\x14 \x01(\v2\x18.millrace.v1.QueueLimitsR\x06limitsB\n" +
+	"\x06limits\x18\x14 \x01(\v2\x18.millrace.v1.QueueLimitsR\x06limits\x122\n" +
+	"\x11dead_letters_lost\x18\x18 \x01(\x04B\x06ʵ\x1c\x028\x01R\x0fdeadLettersLostB\n" +
 	"\n" +
 	"\b_workers\"v\n" +
 	"\n" +

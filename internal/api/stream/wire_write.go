@@ -65,6 +65,7 @@ func (p *pending) wireAck(d core.Proposed) *api.Encoded {
 		b = op.Task.Append(append(b, 1<<3|byte(protowire.BytesType), taskIDLen))
 		b = appendBool(b, 2, r.Replayed || op.Replayed)
 		b = appendBool(b, 3, op.PayloadMatches)
+		b = appendBool(b, 5, op.Existed)
 	}
 	o.B = b
 	return o
@@ -80,7 +81,7 @@ func (p *pending) itemSize(r *core.Result) int {
 	if p.wire == frameSettle {
 		return n + uintSize(uint64(op.State))
 	}
-	return n + 2 + taskIDLen + 2*one(op.PayloadMatches)
+	return n + 2 + taskIDLen + 2*one(op.PayloadMatches) + 2*one(op.Existed)
 }
 
 // one is 1 for true.

@@ -32,6 +32,21 @@ func endedSamples() []sample {
 	}
 }
 
+// letterSamples are of unique keys that are freed, of dead letters, and of jobs that move tasks.
+func letterSamples() []sample {
+	frees := record{state: core.Ready, queue: 300, readyAt: epoch, sort: 1 << 40, seq: 12345, frees: true}
+	lost := counters{states: [8]uint64{0, 1}, created: 1, lettersLost: 3}
+	moves := bulk{BulkJob: core.BulkJob{
+		BulkStart: core.BulkStart{ID: idOf("j"), Action: core.BulkRetry, Rate: 9, ToQueue: "other", Patch: []byte(`{"a":null}`)},
+		By:        "alice", State: core.BulkRunning, Started: epoch,
+	}, next: epoch}
+	return []sample{
+		of("ready, frees its unique key", appendRecord(nil, &frees), frees, decodeRecord),
+		of("counters, copies left out", appendCounters(nil, &lost), lost, decodeCounters),
+		of("bulk job that moves tasks", appendBulk(nil, &moves), moves, decodeBulk),
+	}
+}
+
 // samples are one value of each stored form, with every field set.
 func samples() []sample {
 	retry := sampleRetry
@@ -54,8 +69,6 @@ func samples() []sample {
 	expires.expiresAt = epoch + 70_000
 	asked.cancelUntil = epoch + 30_000
 	cancelled.state, cancelled.hasCancel = core.Cancelled, true
-	frees := ready
-	frees.frees = true
 	reported := ready
 	reported.reported = true
 	inline := completed
@@ -73,23 +86,15 @@ func samples() []sample {
 	})
 	smallSpec, _ := appendSpec(nil, c, &core.TaskCreate{Queue: "mail", Payload: []byte("{}")})
 	count := counters{states: [8]uint64{0, 1, 2, 3, 4, 5, 6, 7}, created: 100, purged: 72, completed: 50, failed: 9, crashed: 8, bytes: 1 << 20, ended: 1 << 10}
-	lost := count
-	lost.lettersLost = 3
 	swept := count
 	swept.sweeps[0], swept.sweeps[2] = sweep{epoch, idOf("t")}, sweep{epoch + 1, idOf("u")}
 	state := func(name string, s record) sample {
 		return of(name, appendRecord(nil, &s), s, decodeRecord)
 	}
-	moves := bulk{BulkJob: core.BulkJob{
-		BulkStart: core.BulkStart{ID: idOf("j"), Action: core.BulkRetry, Rate: 9, ToQueue: "other", Patch: []byte(`{"a":null}`)},
-		By:        "alice", State: core.BulkRunning, Started: epoch,
-	}, next: epoch}
-	return slices.Concat(shareSamples(), controlSamples(), reportSamples(), endedSamples(), errorSamples(), []sample{
-		of("bulk job that moves tasks", appendBulk(nil, &moves), moves, decodeBulk),
+	return slices.Concat(letterSamples(), shareSamples(), controlSamples(), reportSamples(), endedSamples(), errorSamples(), []sample{
 		state("scheduled", scheduled),
 		state("scheduled by the wall clocks", wall),
 		state("ready", ready),
-		state("ready, frees its unique key", frees),
 		state("running", running),
 		state("completed", completed),
 		state("completed, small result", inline),
@@ -111,7 +116,6 @@ func samples() []sample {
 		}, specAlone),
 		{name: "payload, plain", stored: smallSpec},
 		of("counters", appendCounters(nil, &count), count, decodeCounters),
-		of("counters, copies left out", appendCounters(nil, &lost), lost, decodeCounters),
 		of("counters, swept", appendCounters(nil, &swept), swept, decodeCounters),
 		of("meta", appendMeta(nil, meta{1, 2, 3, 4, gone{}}), meta{1, 2, 3, 4, gone{}}, decodeMeta),
 		of("meta, queues gone", appendMeta(nil, meta{1, 2, 3, 4, gone{5, 6, 7, 8}}), meta{1, 2, 3, 4, gone{5, 6, 7, 8}}, decodeMeta),

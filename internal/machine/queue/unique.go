@@ -147,7 +147,7 @@ func (m *Machine) openNumbered(tx core.Txn, l *queueState, op *core.TaskCreate, 
 }
 
 // freeKey frees the unique key that a task was created under. s is of its payload record. Where the window has ended meanwhile, the key
-// may be another task's, or nobody's. It leaves the memory alone in which values are put together.
+// may be another task's, or free. It leaves the memory alone in which values are put together.
 func (m *Machine) freeKey(tx core.Txn, id core.TaskID, s *spec) error {
 	space := keys.SpaceUnique
 	if s.flags&specRequest != 0 {

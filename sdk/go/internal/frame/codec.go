@@ -452,6 +452,8 @@ func readCreated(r *millracev1.CreateResult, ids *idText, b []byte) bool {
 			r.Replayed = f.n != 0
 		case f.num == 3 && !f.text:
 			r.PayloadMatches = f.n != 0
+		case f.num == 5 && !f.text:
+			r.Replaced = f.n != 0
 		default:
 			return false
 		}

@@ -491,6 +491,7 @@ func writeQueueConfig(w *restBody, m *pb.QueueConfig) {
 	if x := m.GetCeilings(); x != nil {
 		w.object("ceilings", func() { writeQueueCeilings(w, x) })
 	}
+	w.text("dead_letter", m.GetDeadLetter())
 	w.word("fairness", queueConfigFairnessWords, int32(m.GetFairness()))
 	w.word("order", queueConfigOrderWords, int32(m.GetOrder()))
 	w.int("concurrency", m.GetConcurrency())
@@ -825,6 +826,8 @@ func writeStartBulkRequest(w *restBody, m *pb.StartBulkRequest) {
 	w.int("rate", int64(m.GetRate()))
 	w.text("reason", m.GetReason())
 	w.flag("dry_run", m.GetDryRun())
+	w.text("to_queue", m.GetToQueue())
+	w.raw("patch", m.GetPatch())
 }
 
 func writeTaskFilter(w *restBody, m *pb.TaskFilter) {
@@ -848,6 +851,8 @@ func writeRedriveRequest(w *restBody, m *pb.RedriveRequest) {
 	w.textMap("labels", m.GetLabels())
 	w.time("from", m.GetFrom())
 	w.time("to", m.GetTo())
+	w.text("to_queue", m.GetToQueue())
+	w.raw("patch", m.GetPatch())
 }
 
 func writeQuietWorkerRequest(w *restBody, m *pb.QuietWorkerRequest) {

@@ -73,12 +73,13 @@ export interface Header {
 }
 
 /**
- * Unique asks that at most one task of a queue exists under a key while its window lasts. Idempotency-Keys, of REST, are a
- * space of their own: one text may be both.
+ * Unique asks that at most one task of a queue exists under a key while its window lasts, or until the task starts or ends.
+ * Idempotency-Keys, of REST, are a space of their own: one text may be both.
  */
 export interface Unique {
   /** 1 to 256 B */
   key: string;
+  /** what frees the key, at the latest when ttl is over; with ttl that alone */
   until: UniqueUntil;
   /** default 24 h, at most 30 d */
   ttl: Duration | undefined;
@@ -86,10 +87,11 @@ export interface Unique {
 }
 
 export enum UniqueUntil {
+  /** TTL - the window ends */
   TTL = 0,
-  /** START - reserved: not supported yet */
+  /** START - the task is first given to a worker, or ends before that */
   START = 1,
-  /** TERMINAL - reserved: not supported yet */
+  /** TERMINAL - the task is completed, dead or cancelled; a retry does not take the key again */
   TERMINAL = 2,
 }
 
@@ -98,7 +100,7 @@ export enum UniqueOnConflict {
   RETURN = 0,
   /** REJECT - refuse with ALREADY_EXISTS */
   REJECT = 1,
-  /** REPLACE - reserved: not supported yet */
+  /** REPLACE - a task that has not started becomes what this create says: payload, times, priority, labels, settings; one that has is answered as with RETURN */
   REPLACE = 2,
 }
 
@@ -434,7 +436,11 @@ export interface CreateResponse {
   replayed: boolean;
   /** with replayed: the task was made with what was sent: payload, kind, times, priority, settings */
   payloadMatches: boolean;
-  at: At | undefined;
+  at:
+    | At
+    | undefined;
+  /** the task that holds the unique key became what was sent */
+  replaced: boolean;
 }
 
 export interface BatchCreateRequest {
@@ -449,7 +455,11 @@ export interface CreateResult {
   replayed: boolean;
   payloadMatches: boolean;
   /** unset: created */
-  error: Error | undefined;
+  error:
+    | Error
+    | undefined;
+  /** the task that holds the unique key became what was sent */
+  replaced: boolean;
 }
 
 export interface BatchCreateResponse {
@@ -1049,6 +1059,8 @@ export interface OpResult {
   sum: bigint;
   /** kv_delete_range with count */
   count: bigint;
+  /** task_create: the task that holds the unique key became what was sent */
+  replaced: boolean;
   /** ref_transaction */
   refs:
     | RefsMoved
@@ -1181,7 +1193,11 @@ export interface QueueConfig {
   maxTasks: bigint;
   /** payloads and results, per partition; 0 = no bound */
   maxBytes: bigint;
-  ceilings: QueueCeilings | undefined;
+  ceilings:
+    | QueueCeilings
+    | undefined;
+  /** none; the queue in which a copy is made of each task that dies, by the entry that ends it; it must not lead back to this queue */
+  deadLetter: string;
   fairness: QueueConfigFairness;
   order: QueueConfigOrder;
   /** tasks that run at once, per partition; 0 = no bound */
@@ -1478,7 +1494,11 @@ export interface QueueStats {
     | number
     | undefined;
   /** unset: its configuration bounds nothing */
-  limits: QueueLimits | undefined;
+  limits:
+    | QueueLimits
+    | undefined;
+  /** dead tasks, ever, of which dead_letter had no room for a copy */
+  deadLettersLost: bigint;
 }
 
 /** QueueRates are per second, of the last minute, as the node that answers has seen it: it samples counters each 10 s. */
@@ -4701,7 +4721,7 @@ export const CreateRequest: MessageFns<CreateRequest> = {
 };
 
 function createBaseCreateResponse(): CreateResponse {
-  return { id: "", replayed: false, payloadMatches: false, at: undefined };
+  return { id: "", replayed: false, payloadMatches: false, at: undefined, replaced: false };
 }
 
 export const CreateResponse: MessageFns<CreateResponse> = {
@@ -4717,6 +4737,9 @@ export const CreateResponse: MessageFns<CreateResponse> = {
     }
     if (message.at !== undefined) {
       At.encode(message.at, writer.uint32(34).fork()).join();
+    }
+    if (message.replaced !== false) {
+      writer.uint32(40).bool(message.replaced);
     }
     return writer;
   },
@@ -4766,6 +4789,14 @@ export const CreateResponse: MessageFns<CreateResponse> = {
             message.at = At.decode(reader, reader.uint32());
             continue;
           }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.replaced = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -4787,6 +4818,7 @@ export const CreateResponse: MessageFns<CreateResponse> = {
     message.replayed = object.replayed ?? false;
     message.payloadMatches = object.payloadMatches ?? false;
     message.at = (object.at !== undefined && object.at !== null) ? At.fromPartial(object.at) : undefined;
+    message.replaced = object.replaced ?? false;
     return message;
   },
 };
@@ -4859,7 +4891,7 @@ export const BatchCreateRequest: MessageFns<BatchCreateRequest> = {
 };
 
 function createBaseCreateResult(): CreateResult {
-  return { id: "", replayed: false, payloadMatches: false, error: undefined };
+  return { id: "", replayed: false, payloadMatches: false, error: undefined, replaced: false };
 }
 
 export const CreateResult: MessageFns<CreateResult> = {
@@ -4875,6 +4907,9 @@ export const CreateResult: MessageFns<CreateResult> = {
     }
     if (message.error !== undefined) {
       Error.encode(message.error, writer.uint32(34).fork()).join();
+    }
+    if (message.replaced !== false) {
+      writer.uint32(40).bool(message.replaced);
     }
     return writer;
   },
@@ -4924,6 +4959,14 @@ export const CreateResult: MessageFns<CreateResult> = {
             message.error = Error.decode(reader, reader.uint32());
             continue;
           }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.replaced = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -4945,6 +4988,7 @@ export const CreateResult: MessageFns<CreateResult> = {
     message.replayed = object.replayed ?? false;
     message.payloadMatches = object.payloadMatches ?? false;
     message.error = (object.error !== undefined && object.error !== null) ? Error.fromPartial(object.error) : undefined;
+    message.replaced = object.replaced ?? false;
     return message;
   },
 };
@@ -10467,6 +10511,7 @@ function createBaseOpResult(): OpResult {
     existed: false,
     sum: 0n,
     count: 0n,
+    replaced: false,
     refs: undefined,
     pointVersion: "",
   };
@@ -10509,6 +10554,9 @@ export const OpResult: MessageFns<OpResult> = {
         throw new globalThis.Error("value provided for field message.count of type uint64 too large");
       }
       writer.uint32(72).uint64(message.count);
+    }
+    if (message.replaced !== false) {
+      writer.uint32(96).bool(message.replaced);
     }
     if (message.refs !== undefined) {
       RefsMoved.encode(message.refs, writer.uint32(514).fork()).join();
@@ -10604,6 +10652,14 @@ export const OpResult: MessageFns<OpResult> = {
             message.count = reader.uint64() as bigint;
             continue;
           }
+          case 12: {
+            if (tag !== 96) {
+              break;
+            }
+
+            message.replaced = reader.bool();
+            continue;
+          }
           case 64: {
             if (tag !== 514) {
               break;
@@ -10646,6 +10702,7 @@ export const OpResult: MessageFns<OpResult> = {
     message.existed = object.existed ?? false;
     message.sum = (object.sum !== undefined && object.sum !== null) ? BigInt(object.sum) : 0n;
     message.count = (object.count !== undefined && object.count !== null) ? BigInt(object.count) : 0n;
+    message.replaced = object.replaced ?? false;
     message.refs = (object.refs !== undefined && object.refs !== null) ? RefsMoved.fromPartial(object.refs) : undefined;
     message.pointVersion = object.pointVersion ?? "";
     return message;
@@ -11228,6 +11285,7 @@ function createBaseQueueConfig(): QueueConfig {
     maxTasks: 0n,
     maxBytes: 0n,
     ceilings: undefined,
+    deadLetter: "",
     fairness: 0,
     order: 0,
     concurrency: 0n,
@@ -11301,6 +11359,9 @@ export const QueueConfig: MessageFns<QueueConfig> = {
     }
     if (message.ceilings !== undefined) {
       QueueCeilings.encode(message.ceilings, writer.uint32(138).fork()).join();
+    }
+    if (message.deadLetter !== "") {
+      writer.uint32(146).string(message.deadLetter);
     }
     if (message.fairness !== 0) {
       writer.uint32(152).int32(message.fairness);
@@ -11475,6 +11536,14 @@ export const QueueConfig: MessageFns<QueueConfig> = {
             message.ceilings = QueueCeilings.decode(reader, reader.uint32());
             continue;
           }
+          case 18: {
+            if (tag !== 146) {
+              break;
+            }
+
+            message.deadLetter = reader.string();
+            continue;
+          }
           case 19: {
             if (tag !== 152) {
               break;
@@ -11577,6 +11646,7 @@ export const QueueConfig: MessageFns<QueueConfig> = {
     message.ceilings = (object.ceilings !== undefined && object.ceilings !== null)
       ? QueueCeilings.fromPartial(object.ceilings)
       : undefined;
+    message.deadLetter = object.deadLetter ?? "";
     message.fairness = object.fairness ?? 0;
     message.order = object.order ?? 0;
     message.concurrency = (object.concurrency !== undefined && object.concurrency !== null)
@@ -13825,6 +13895,7 @@ function createBaseQueueStats(): QueueStats {
     spark: [],
     workers: undefined,
     limits: undefined,
+    deadLettersLost: 0n,
   };
 }
 
@@ -13928,6 +13999,12 @@ export const QueueStats: MessageFns<QueueStats> = {
     }
     if (message.limits !== undefined) {
       QueueLimits.encode(message.limits, writer.uint32(162).fork()).join();
+    }
+    if (message.deadLettersLost !== 0n) {
+      if (BigInt.asUintN(64, message.deadLettersLost) !== message.deadLettersLost) {
+        throw new globalThis.Error("value provided for field message.deadLettersLost of type uint64 too large");
+      }
+      writer.uint32(192).uint64(message.deadLettersLost);
     }
     return writer;
   },
@@ -14115,6 +14192,14 @@ export const QueueStats: MessageFns<QueueStats> = {
             message.limits = QueueLimits.decode(reader, reader.uint32());
             continue;
           }
+          case 24: {
+            if (tag !== 192) {
+              break;
+            }
+
+            message.deadLettersLost = reader.uint64() as bigint;
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -14166,6 +14251,9 @@ export const QueueStats: MessageFns<QueueStats> = {
     message.limits = (object.limits !== undefined && object.limits !== null)
       ? QueueLimits.fromPartial(object.limits)
       : undefined;
+    message.deadLettersLost = (object.deadLettersLost !== undefined && object.deadLettersLost !== null)
+      ? BigInt(object.deadLettersLost)
+      : 0n;
     return message;
   },
 };
