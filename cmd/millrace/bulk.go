@@ -57,6 +57,8 @@ type bulkFlags struct {
 	id, reason string
 	rate       int
 	dry, wait  bool
+	// Of retries: where the tasks go, and what becomes of their payloads.
+	toQueue, patch string
 }
 
 // flags defines the flags.
@@ -68,11 +70,23 @@ func (f *bulkFlags) flags(to *pflag.FlagSet) {
 	to.BoolVar(&f.wait, "wait", false, "print how far the job is until it has ended")
 }
 
+// moves defines the flags of commands that may retry tasks.
+func (f *bulkFlags) moves(to *pflag.FlagSet) {
+	to.StringVar(&f.toQueue, "to-queue", "", "with retry: queue that the tasks move to, as the same tasks; default they stay")
+	to.StringVar(&f.patch, "patch", "", "with retry: merge patch (RFC 7396) of each payload, a JSON object of at most 16 KiB")
+}
+
 // options returns what the flags say.
 func (f *bulkFlags) options() []millrace.BulkOption {
 	opts := []millrace.BulkOption{millrace.BulkRate(f.rate), millrace.BulkReason(f.reason)}
 	if f.id != "" {
 		opts = append(opts, millrace.BulkID(f.id))
+	}
+	if f.toQueue != "" {
+		opts = append(opts, millrace.BulkToQueue(f.toQueue))
+	}
+	if f.patch != "" {
+		opts = append(opts, millrace.BulkPatch([]byte(f.patch)))
 	}
 	return opts
 }
@@ -128,6 +142,7 @@ created after the start are left alone. At most 10 jobs run at once in a namespa
 	how.flags(c.Flags())
 	c.Flags().BoolVar(&force, "force", false, "with cancel: take running tasks from their workers at once")
 	c.Flags().IntVar(&priority, "priority", 0, "with prioritize: 0 to 9")
+	how.moves(c.Flags())
 	return c
 }
 
@@ -141,7 +156,8 @@ func (a *app) queueRedriveCmd() *cobra.Command {
 		Long: `Begin a job that makes the dead tasks of a queue ready: their failures and crashes count from 0 again. It is
 the job of "bulk start retry --state dead", and "bulk get" tells how far it is.`,
 		Example: `  millrace queue redrive mail --dry-run
-  millrace queue redrive mail --rate 200 --reason 'the mail server is back' --wait`,
+  millrace queue redrive mail --rate 200 --reason 'the mail server is back' --wait
+  millrace queue redrive mail --to-queue mail-v2 --patch '{"version":2,"legacy":null}'`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			filter := which.f
@@ -151,6 +167,7 @@ the job of "bulk start retry --state dead", and "bulk get" tells how far it is.`
 	}
 	which.others(c.Flags())
 	how.flags(c.Flags())
+	how.moves(c.Flags())
 	return c
 }
 

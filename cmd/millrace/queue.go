@@ -195,6 +195,7 @@ func (a *app) queueSetCmd() *cobra.Command {
 	f.DurationVar(&completed, "retain-completed", 0, "how long completed tasks are kept; default 24h")
 	f.DurationVar(&dead, "retain-dead", 0, "how long dead tasks are kept; default 336h")
 	f.DurationVar(&cancelled, "retain-cancelled", 0, "how long cancelled tasks are kept; default 24h")
+	f.StringVar(&cfg.DeadLetter, "dead-letter", "", "queue in which a copy is made of each task that dies; default none")
 	limitFlags(f, &cfg)
 	shareFlags(f, &cfg)
 	f.Uint64Var(&cfg.Version, "if-version", 0, "only if the configuration has this version")

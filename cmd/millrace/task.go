@@ -165,6 +165,8 @@ type taskFlags struct {
 	// at is a time as in RFC 3339, which excludes delay.
 	kind, id, unique, tag, key, at string
 	cost                           int
+	// until and conflict are words about the unique key.
+	until, conflict string
 	// Headers by name.
 	headers map[string]string
 	// Labels by name.
@@ -210,6 +212,8 @@ func (a *app) taskCreateCmd() *cobra.Command {
 	flags.StringVar(&f.kind, "kind", "", "kind of the task; default the queue's name")
 	flags.StringVar(&f.id, "id", "", "id, which makes the create safe to repeat; default a new one")
 	flags.StringVar(&f.unique, "unique", "", "unique key: a second create answers with the first task for 24 h")
+	flags.StringVar(&f.until, "unique-until", "ttl", "what frees the unique key: ttl, start or terminal")
+	flags.StringVar(&f.conflict, "on-conflict", "return", "what a second create of the unique key does: return, reject or replace")
 	flags.StringVar(&f.tag, "tag", "", "tag: tasks and keys with one tag share a partition and can change together")
 	flags.StringVar(&f.key, "key", "", "key: the line of the queue that the task waits in, which has its share and limits")
 	flags.IntVar(&f.cost, "cost", 0, "what the task weighs in shares and rates; default 1")
@@ -251,6 +255,14 @@ func (a *app) createTask(ctx context.Context, c *millrace.Client, queue string, 
 	if f.cost != 0 {
 		opts = append(opts, millrace.Cost(f.cost))
 	}
+	more, err := uniqueOptions(f.until, f.conflict)
+	switch {
+	case err != nil:
+		return usageError{err}
+	case len(more) > 0 && f.unique == "":
+		return usageError{errors.New("--unique-until and --on-conflict need --unique")}
+	}
+	opts = append(opts, more...)
 	if f.tag != "" {
 		opts = append(opts, millrace.Tag(f.tag))
 	}
@@ -289,7 +301,30 @@ func (a *app) createTask(ctx context.Context, c *millrace.Client, queue string, 
 	if f.wait {
 		return a.waitTask(ctx, c, h.ID)
 	}
-	return a.print(map[string]any{"id": h.ID, "replayed": h.Replayed}, func(w io.Writer) { fmt.Fprintln(w, h.ID) })
+	return a.print(map[string]any{"id": h.ID, "replayed": h.Replayed, "replaced": h.Replaced}, func(w io.Writer) { fmt.Fprintln(w, h.ID) })
+}
+
+// uniqueOptions reads what frees a unique key, and what a second create of it does.
+func uniqueOptions(until, conflict string) (opts []millrace.AddOption, err error) {
+	switch until {
+	case "ttl":
+	case "start":
+		opts = append(opts, millrace.UniqueUntil(millrace.UntilStart))
+	case "terminal":
+		opts = append(opts, millrace.UniqueUntil(millrace.UntilTerminal))
+	default:
+		return nil, fmt.Errorf("--unique-until: %q must be ttl, start or terminal", until)
+	}
+	switch conflict {
+	case "return":
+	case "reject":
+		opts = append(opts, millrace.UniqueReject())
+	case "replace":
+		opts = append(opts, millrace.UniqueReplace())
+	default:
+		return nil, fmt.Errorf("--on-conflict: %q must be return, reject or replace", conflict)
+	}
+	return opts, nil
 }
 
 // waitTask waits until a task ends and prints it. A task that did not complete is an error, after

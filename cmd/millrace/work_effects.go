@@ -362,8 +362,18 @@ func taskOptions(o *strictObject) (opts []millrace.AddOption) {
 		switch word, ok := u.text("on_conflict"); {
 		case ok && word == "reject":
 			opts = append(opts, millrace.UniqueReject())
+		case ok && word == "replace":
+			opts = append(opts, millrace.UniqueReplace())
 		case ok && word != "return":
-			u.refuse("on_conflict", "must be return or reject")
+			u.refuse("on_conflict", "must be return, reject or replace")
+		}
+		switch word, ok := u.text("until"); {
+		case ok && word == "start":
+			opts = append(opts, millrace.UniqueUntil(millrace.UntilStart))
+		case ok && word == "terminal":
+			opts = append(opts, millrace.UniqueUntil(millrace.UntilTerminal))
+		case ok && word != "ttl":
+			u.refuse("until", "must be ttl, start or terminal")
 		}
 		o.within("unique", u.done())
 	}

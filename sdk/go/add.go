@@ -73,6 +73,29 @@ func UniqueReject() AddOption {
 	return addFunc(func(s *millracev1.TaskSpec) { unique(s).OnConflict = millracev1.Unique_REJECT })
 }
 
+// UniqueUntil says what frees the unique key: UntilStart the first delivery of the task, UntilTerminal its end. At the latest it is free
+// when the time of UniqueKey is over.
+func UniqueUntil(u Until) AddOption {
+	return addFunc(func(s *millracev1.TaskSpec) { unique(s).Until = millracev1.Unique_Until(u) })
+}
+
+// Until is what frees a unique key.
+type Until int
+
+// What frees a unique key.
+const (
+	UntilTTL      Until = Until(millracev1.Unique_TTL)      // the time of UniqueKey alone
+	UntilStart    Until = Until(millracev1.Unique_START)    // the task is first given to a worker, or ends before that
+	UntilTerminal Until = Until(millracev1.Unique_TERMINAL) // the task is completed, dead or cancelled
+)
+
+// UniqueReplace makes a second Add under the unique key replace what the task is that the first one made, as long as it has not started:
+// payload, times, priority, labels and settings. With In each Add puts the task off (debounce). Handle.Replaced tells of it; a task that
+// has started is returned.
+func UniqueReplace() AddOption {
+	return addFunc(func(s *millracev1.TaskSpec) { unique(s).OnConflict = millracev1.Unique_REPLACE })
+}
+
 // unique returns the unique key of a task, made when it has none yet.
 func unique(s *millracev1.TaskSpec) *millracev1.Unique {
 	if s.Unique == nil {

@@ -119,6 +119,8 @@ type BulkJob struct {
 	Force    bool // of BulkCancel
 	Rate     int  // tasks per second, in each partition
 	Reason   string
+	ToQueue  string // of BulkRetry: the queue that the tasks move to
+	Patch    []byte // of BulkRetry: the merge patch of their payloads
 	By       string // name of the token
 	State    BulkState
 	Started  time.Time // by the cluster's clock
@@ -140,7 +142,7 @@ func bulkJob(j *millracev1.BulkJob) *BulkJob {
 		ID: j.GetId(), Action: BulkAction(j.GetAction()), Filter: taskFilter(j.GetFilter()), Priority: int(j.GetPriority()), Force: j.GetForce(),
 		Rate: int(j.GetRate()), Reason: j.GetReason(), By: j.GetBy(), State: BulkState(j.GetState()), Started: timeOf(j.GetStartedAt()),
 		Ended: timeOf(j.GetEndedAt()), Matched: j.GetMatched(), Exact: j.GetExact(), Looked: j.GetLooked(), Done: j.GetDone(),
-		ETA: timeOf(j.GetEta()),
+		ETA: timeOf(j.GetEta()), ToQueue: j.GetToQueue(), Patch: j.GetPatch(),
 	}
 	for _, r := range j.GetRefused() {
 		if out.Refused == nil {
@@ -198,6 +200,18 @@ func BulkReason(text string) BulkOption {
 	return bulkFunc(func(r *millracev1.StartBulkRequest) { r.Reason = text })
 }
 
+// BulkToQueue moves the tasks to another queue, as the same tasks: ids, attempts and labels stay. Those that it has no room for are
+// refused. It goes with BulkRetry alone.
+func BulkToQueue(name string) BulkOption {
+	return bulkFunc(func(r *millracev1.StartBulkRequest) { r.ToQueue = name })
+}
+
+// BulkPatch changes each payload by a merge patch (RFC 7396), a JSON object of at most 16 KiB: it changes the members that it names, and
+// null takes one away. A task whose payload is not JSON is refused. It goes with BulkRetry alone.
+func BulkPatch(patch []byte) BulkOption {
+	return bulkFunc(func(r *millracev1.StartBulkRequest) { r.Patch = patch })
+}
+
 // BulkForce takes running tasks from their workers at once. It goes with BulkCancel alone.
 func BulkForce() BulkOption { return bulkFunc(func(r *millracev1.StartBulkRequest) { r.Force = true }) }
 
@@ -218,6 +232,9 @@ func bulkRequest(a BulkAction, f TaskFilter, opts []BulkOption) (*millracev1.Sta
 	}
 	if !utf8.ValidString(req.Reason) {
 		return nil, badText("reason")
+	}
+	if !utf8.ValidString(req.ToQueue) {
+		return nil, badText("to_queue")
 	}
 	return req, nil
 }

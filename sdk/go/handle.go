@@ -14,6 +14,8 @@ type Handle[R any] struct {
 	Replayed bool // the task existed: under this id, or under the unique key
 	// Matches says, with Replayed, that the task holds the payload that was asked for.
 	Matches bool
+	// Replaced says that the task existed under the unique key, and that UniqueReplace made it what was asked for.
+	Replaced bool
 
 	// job names the kind in errors; codec decodes the result; c is nil for a handle that a Tx made without a client.
 	job   string
@@ -23,7 +25,7 @@ type Handle[R any] struct {
 
 // newHandle makes the handle of a task that was created, or was there.
 func newHandle[A, R any](j *JobOf[A, R], c *Client, r *millracev1.CreateResult) *Handle[R] {
-	return &Handle[R]{ID: r.Id, Replayed: r.Replayed, Matches: r.PayloadMatches, job: j.settings.kind, codec: j.codecOr(c.opts.codec), c: c}
+	return &Handle[R]{ID: r.Id, Replayed: r.Replayed, Matches: r.PayloadMatches, Replaced: r.Replaced, job: j.settings.kind, codec: j.codecOr(c.opts.codec), c: c}
 }
 
 // Of returns a handle of the task with that id, such as one that another process added.

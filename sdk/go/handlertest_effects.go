@@ -258,6 +258,12 @@ func taskLine(l *effectLine, s *millracev1.TaskSpec) {
 		if u.OnConflict == millracev1.Unique_REJECT {
 			one.field("on_conflict", "reject")
 		}
+		if u.OnConflict == millracev1.Unique_REPLACE {
+			one.field("on_conflict", "replace")
+		}
+		if u.Until != millracev1.Unique_TTL {
+			one.field("until", strings.ToLower(u.Until.String()))
+		}
 		l.field("unique", one.end())
 	}
 	l.count("max_attempts", int64(s.MaxAttempts))

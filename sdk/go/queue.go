@@ -52,6 +52,8 @@ type QueueConfig struct {
 	Rate        Rate  // of the queue, per partition
 	PerKey      KeyLimits
 	MaxWorkers  int // workers that have tasks at once, per partition; 0 = no bound
+	// DeadLetter is the queue in which a copy is made of each task that dies; empty: none. It must not lead back to the queue.
+	DeadLetter string
 }
 
 // QueueCeilings bound what a task may ask for itself: a create beyond one is ErrInvalid with the reason ceiling. 0 bounds nothing.
@@ -111,7 +113,7 @@ func (q QueueConfig) wire() *millracev1.QueueConfig {
 		MaxRun: durationOf(q.MaxRun), MaxPayload: q.MaxPayload, Aging: optional(q.Aging),
 		RetainCompleted: optional(q.RetainCompleted), RetainCancelled: optional(q.RetainCancelled),
 		RetainDead: optional(q.RetainDead), CancelGrace: optional(q.CancelGrace), DefaultTtl: durationOf(q.DefaultTTL),
-		MaxTasks: q.MaxTasks, MaxBytes: q.MaxBytes, Ceilings: q.Ceilings.wire(),
+		MaxTasks: q.MaxTasks, MaxBytes: q.MaxBytes, Ceilings: q.Ceilings.wire(), DeadLetter: q.DeadLetter,
 	}
 	if q.MaxDeliveries != nil {
 		w.MaxDeliveries = proto.Int32(int32(*q.MaxDeliveries))
@@ -141,7 +143,7 @@ func queueConfig(w *millracev1.QueueConfig) QueueConfig {
 		Aging: optionalOf(w.GetAging()), RetainCompleted: optionalOf(w.GetRetainCompleted()),
 		RetainCancelled: optionalOf(w.GetRetainCancelled()), RetainDead: optionalOf(w.GetRetainDead()),
 		CancelGrace: optionalOf(w.GetCancelGrace()), DefaultTTL: w.GetDefaultTtl().AsDuration(), MaxTasks: w.GetMaxTasks(),
-		MaxBytes: w.GetMaxBytes(), Ceilings: queueCeilings(w.GetCeilings()),
+		MaxBytes: w.GetMaxBytes(), Ceilings: queueCeilings(w.GetCeilings()), DeadLetter: w.GetDeadLetter(),
 		Concurrency: w.GetConcurrency(), Rate: rateOf(w.GetRate()), MaxWorkers: int(w.GetMaxWorkers()),
 		PerKey: KeyLimits{Concurrency: w.GetPerKey().GetConcurrency(), Rate: rateOf(w.GetPerKey().GetRate())},
 	}

@@ -166,6 +166,8 @@ def options_of(c: dict[str, Any]) -> dict[str, Any]:
     if "unique" in c:
         u = c["unique"]
         o["unique"] = u if isinstance(u, str) else mr.Unique(u["key"], u.get("ttl_ms", 0) / 1000 or None)
+        if "until" in c or "on_conflict" in c:
+            o["unique"] = mr.Unique(u, until=c.get("until", "ttl"), on_conflict=c.get("on_conflict", "return"))
     if "retry" in c:
         r = c["retry"]
         given = {k: r[k + "_ms"] / 1000 for k in ("base", "max") if k + "_ms" in r}
@@ -514,7 +516,7 @@ class Agent:
 
     async def do_add(self, c: dict[str, Any]) -> Any:
         h = await settle(job_of(c).add(self.client, c.get("args", "null"), **options_of(c)))
-        return {"id": h.id, "replayed": h.replayed}
+        return {"id": h.id, "replayed": h.replayed, "replaced": h.replaced}
 
     def _pairs(self, c: dict[str, Any]) -> tuple[Any, Any]:
         """Make the tasks of add_many, each of which may have an id of its own."""

@@ -8,6 +8,7 @@ import {
 	type TaskSpec,
 	TaskSpec as TaskSpecCodec,
 	UniqueOnConflict,
+	UniqueUntil,
 	type Task as WireTask,
 } from "./gen/millrace/v1/task.js";
 import { type Schema, type Validated, validate } from "./schema.js";
@@ -43,6 +44,13 @@ export interface JobOptions<In, Args, Out> {
 	codec?: Codec<unknown>;
 }
 
+const uniqueUntils = { ttl: UniqueUntil.TTL, start: UniqueUntil.START, terminal: UniqueUntil.TERMINAL };
+const uniqueConflicts = {
+	return: UniqueOnConflict.RETURN,
+	reject: UniqueOnConflict.REJECT,
+	replace: UniqueOnConflict.REPLACE,
+};
+
 /** What belongs to one task. */
 export interface AddOptions {
 	/**
@@ -63,8 +71,13 @@ export interface AddOptions {
 	/** At most one task of the queue exists under it for a day, or for uniqueFor. */
 	unique?: string;
 	uniqueFor?: Span;
-	/** What adding under a key does that is taken: return the task, or be refused with ALREADY_EXISTS. */
-	onConflict?: "return" | "reject";
+	/** What frees the key before that: the first delivery of the task, or its end. Default: ttl, nothing. */
+	uniqueUntil?: "ttl" | "start" | "terminal";
+	/**
+	 * What adding under a key does that is taken: return the task, be refused with ALREADY_EXISTS, or replace what the task is as long as it has
+	 * not started: payload, times, priority, labels and settings. With delay each add then puts the task off (debounce).
+	 */
+	onConflict?: "return" | "reject" | "replace";
 	headers?: Record<string, string>;
 	labels?: Record<string, string>;
 }
@@ -80,13 +93,21 @@ export class Handle<Out> {
 	readonly #id: string | TaskSpec;
 	/** The task was there before: under this id, or under the unique key. */
 	readonly replayed: boolean;
+	/** The task was there under the unique key, and became what was asked for. */
+	readonly replaced: boolean;
 	readonly #client: Client | undefined;
 	readonly #codec: Codec<unknown> | undefined;
 
 	/** @internal */
-	constructor(client: Client | undefined, id: string | TaskSpec, replayed: boolean, codec: Codec<unknown> | undefined) {
+	constructor(
+		client: Client | undefined,
+		id: string | TaskSpec,
+		made: { replayed: boolean; replaced: boolean },
+		codec: Codec<unknown> | undefined,
+	) {
 		this.#id = id;
-		this.replayed = replayed;
+		this.replayed = made.replayed;
+		this.replaced = made.replaced;
 		this.#client = client;
 		this.#codec = codec;
 	}
@@ -145,7 +166,7 @@ export class Job<In, Args, Out> {
 		const made = this.spec(args, o);
 		const spec = made instanceof Promise ? await made : made;
 		const r = await client.engine.create(spec, o);
-		return new Handle<Out>(client, r.id || spec.id, r.replayed, this.options.codec);
+		return new Handle<Out>(client, r.id || spec.id, r, this.options.codec);
 	}
 
 	/**
@@ -164,7 +185,7 @@ export class Job<In, Args, Out> {
 		}
 		return results.map((r, i) => {
 			const created = r as Exclude<typeof r, MillraceError>;
-			return new Handle<Out>(client, created.id || specs[i]!.id, created.replayed, this.options.codec);
+			return new Handle<Out>(client, created.id || specs[i]!.id, created, this.options.codec);
 		});
 	}
 
@@ -176,7 +197,7 @@ export class Job<In, Args, Out> {
 	): Promise<Handle<Out>[]> {
 		const specs = await Promise.all(args.map((a) => this.spec(a, o)));
 		const results = await client.engine.createAll(specs, o);
-		return results.map((r, i) => new Handle<Out>(client, r.id || specs[i]!.id, r.replayed, this.options.codec));
+		return results.map((r, i) => new Handle<Out>(client, r.id || specs[i]!.id, r, this.options.codec));
 	}
 
 	/** Adds a task with a commit, or with the completion of a task: t.fx. Its schema must not be asynchronous. */
@@ -190,12 +211,12 @@ export class Job<In, Args, Out> {
 		}
 		const spec = this.#fill(args, o);
 		tx.create(spec);
-		return new Handle<Out>(undefined, spec, false, this.options.codec);
+		return new Handle<Out>(undefined, spec, { replayed: false, replaced: false }, this.options.codec);
 	}
 
 	/** The task with an id, to wait for. */
 	of(client: Client, id: string): Handle<Out> {
-		return new Handle<Out>(client, id, true, this.options.codec);
+		return new Handle<Out>(client, id, { replayed: true, replaced: false }, this.options.codec);
 	}
 
 	/** Binds a handler. The binding goes to a Worker. */
@@ -248,9 +269,9 @@ export class Job<In, Args, Out> {
 		if (o.unique !== undefined) {
 			spec.unique = {
 				key: o.unique,
-				until: 0,
+				until: uniqueUntils[o.uniqueUntil ?? "ttl"],
 				ttl: o.uniqueFor === undefined ? undefined : toDuration(millis(o.uniqueFor)),
-				onConflict: o.onConflict === "reject" ? UniqueOnConflict.REJECT : UniqueOnConflict.RETURN,
+				onConflict: uniqueConflicts[o.onConflict ?? "return"],
 			};
 		}
 		return spec;

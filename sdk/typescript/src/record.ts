@@ -1,6 +1,6 @@
 // What a Recorder keeps in place of a server: keys and tasks in memory, and the judgement of what changes them.
 //
-// It has one partition and no clock of its own: nothing waits, no lease runs out, no unique key is free again. It judges the checks and ops of
+// It has one partition and no clock of its own: nothing waits, no lease runs out, no unique key is free again by time. It judges the checks and ops of
 // keys and tasks as a server does, and neither limits nor rights. Changes of refs and of collections, and pauses of queues, are kept as they
 // came. proto/conformance/commits.json holds this to servers.
 import { newId, parseId } from "./core/place.js";
@@ -28,6 +28,7 @@ import {
 	State,
 	TaskSpec,
 	UniqueOnConflict,
+	UniqueUntil,
 	Task as WireTask,
 } from "./gen/millrace/v1/task.js";
 import { fromDuration, fromTimestamp, toDuration, toTimestamp } from "./time.js";
@@ -57,13 +58,22 @@ interface Row {
 
 /** A task, and what became of it. */
 interface Entry {
-	/** What was asked for. */
-	readonly spec: TaskSpec;
+	/** What was asked for first, by which a repetition is told. */
+	readonly first: TaskSpec;
+	/** What is asked for now. */
+	spec: TaskSpec;
 	/** What readers see. */
 	info: WireTask;
 	/** That of the attempt that runs; 0: none does. */
 	token: bigint;
 	checkpoint: Buffer;
+}
+
+/** Reports whether the start or the end of a task has freed its unique key. */
+function freed(t: Entry): boolean {
+	const until = t.spec.unique?.until ?? UniqueUntil.TTL;
+	const ended = t.info.state >= State.COMPLETED;
+	return until !== UniqueUntil.TTL && (ended || (until === UniqueUntil.START && t.info.attempt > 0));
 }
 
 /** A refusal, on its way to where it is known at which op it was. */
@@ -325,7 +335,7 @@ export class Store {
 			}
 			case "taskCreate": {
 				const r = this.#create(x.value);
-				return { task: r.id, replayed: r.replayed, payloadMatches: r.payloadMatches };
+				return { task: r.id, replayed: r.replayed, payloadMatches: r.payloadMatches, replaced: r.replaced };
 			}
 			case "taskCancel":
 				return { task: x.value.id, ...this.#cancel(x.value.id, x.value.reason, x.value.force) };
@@ -405,18 +415,22 @@ export class Store {
 	#create(spec: TaskSpec): Created {
 		const old = this.#tasks.get(spec.id);
 		if (old) {
-			if (!words(old.spec).equals(words(spec))) throw exists("task", spec.id);
+			if (!words(old.first).equals(words(spec))) throw exists("task", spec.id);
 			return CreateResult.fromPartial({ id: spec.id, replayed: true, payloadMatches: true });
 		}
 		const held = spec.unique?.key ? `${spec.queue}/${spec.unique.key}` : "";
 		const other = held ? this.#unique.get(held) : undefined;
-		if (other) {
+		if (other && !freed(other)) {
 			if (spec.unique!.onConflict === UniqueOnConflict.REJECT) throw exists("unique", spec.unique!.key);
 			const payloadMatches = words(other.spec, true).equals(words(spec, true));
+			const waits = other.info.attempt === 0 && other.info.state < State.COMPLETED;
+			if (spec.unique!.onConflict === UniqueOnConflict.REPLACE && waits && !(payloadMatches && !spec.delay)) {
+				return this.#replace(other, spec);
+			}
 			return CreateResult.fromPartial({ id: other.spec.id, replayed: true, payloadMatches });
 		}
 		const kept = TaskSpec.fromPartial(spec);
-		const t: Entry = { spec: kept, info: infoOf(kept), token: 0n, checkpoint: Buffer.alloc(0) };
+		const t: Entry = { first: kept, spec: kept, info: infoOf(kept), token: 0n, checkpoint: Buffer.alloc(0) };
 		this.#tasks.set(kept.id, t);
 		this.#order.push(t);
 		this.#undo.push(() => {
@@ -425,9 +439,21 @@ export class Store {
 		});
 		if (held) {
 			this.#unique.set(held, t);
-			this.#undo.push(() => this.#unique.delete(held));
+			this.#undo.push(() => (other ? this.#unique.set(held, other) : this.#unique.delete(held)));
 		}
 		return CreateResult.fromPartial({ id: kept.id });
+	}
+
+	/** Makes a task that has not started what another create of its unique key asks for. */
+	#replace(t: Entry, spec: TaskSpec): Created {
+		const { spec: was, info } = t;
+		this.#undo.push(() => {
+			t.spec = was;
+			t.info = info;
+		});
+		t.spec = TaskSpec.fromPartial({ ...spec, id: was.id });
+		t.info = { ...infoOf(t.spec), createdAt: info.createdAt };
+		return CreateResult.fromPartial({ id: was.id, replaced: true });
 	}
 
 	#holder(id: string, token: bigint): Entry {

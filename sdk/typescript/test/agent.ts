@@ -60,7 +60,7 @@ const toText = (codec: string, v: unknown): string => {
 async function add(s: Fields): Promise<Fields> {
 	const codec = (s.codec as string) ?? "json";
 	const h = await jobOf(s).add(client!, fromText(codec, s.args as string), optionsOf(s));
-	return { id: h.id, replayed: h.replayed };
+	return { id: h.id, replayed: h.replayed, replaced: h.replaced };
 }
 
 async function commit(s: Fields, t?: Task): Promise<Fields> {

@@ -58,6 +58,8 @@ export function optionsOf(s: Fields): Fields {
 		["delay_ms", "delay"],
 		["priority", "priority"],
 		["unique", "unique"],
+		["until", "uniqueUntil"],
+		["on_conflict", "onConflict"],
 		["headers", "headers"],
 		["labels", "labels"],
 		["timeout_ms", "timeout"],
@@ -124,7 +126,7 @@ export function apply(o: Fields, tx: Changes): void {
 			const options = { ...optionsOf(o), ...some(o, { delay: "delay" }) };
 			if (o.unique !== undefined) {
 				const u = o.unique as Fields;
-				Object.assign(options, { unique: u.key }, some(u, { on_conflict: "onConflict" }));
+				Object.assign(options, { unique: u.key }, some(u, { on_conflict: "onConflict", until: "uniqueUntil" }));
 			}
 			if (o.payload_base64 !== undefined) {
 				jobOf({ ...spec, codec: "bytes" }).addTx(tx, Buffer.from(o.payload_base64 as string, "base64"), options);

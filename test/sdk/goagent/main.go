@@ -84,6 +84,8 @@ type adding struct {
 	DelayMS   int64             `json:"delay_ms"`
 	Priority  int               `json:"priority"`
 	Unique    string            `json:"unique"`
+	Until     string            `json:"until"`
+	Conflict  string            `json:"on_conflict"`
 	Headers   map[string]string `json:"headers"`
 	Labels    map[string]string `json:"labels"`
 	Attempts  int               `json:"attempts"`

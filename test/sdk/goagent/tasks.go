@@ -83,6 +83,11 @@ func (s *adding) options() (opts []millrace.AddOption) {
 	}
 	if s.Unique != "" {
 		opts = append(opts, millrace.UniqueKey(s.Unique, 0))
+		untils := map[string]millrace.Until{"start": millrace.UntilStart, "terminal": millrace.UntilTerminal}
+		opts = append(opts, millrace.UniqueUntil(untils[s.Until]))
+		if s.Conflict == "replace" {
+			opts = append(opts, millrace.UniqueReplace())
+		}
 	}
 	for name, v := range s.Headers {
 		opts = append(opts, millrace.Header(name, v))
@@ -131,7 +136,7 @@ func added[R any](h *millrace.Handle[R], err error) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string]any{"id": h.ID, "replayed": h.Replayed}, nil
+	return map[string]any{"id": h.ID, "replayed": h.Replayed, "replaced": h.Replaced}, nil
 }
 
 func (a *agent) addMany(ctx context.Context, c *command) (any, error) {

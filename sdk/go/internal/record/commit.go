@@ -150,7 +150,7 @@ func (s *Server) op(op *millracev1.Op) (*millracev1.OpResult, *millracev1.Error)
 		return s.removeRange(x.KvDeleteRange), nil
 	case *millracev1.Op_TaskCreate:
 		r, e := s.create(x.TaskCreate)
-		return &millracev1.OpResult{Task: r.GetId(), Replayed: r.GetReplayed(), PayloadMatches: r.GetPayloadMatches()}, e
+		return &millracev1.OpResult{Task: r.GetId(), Replayed: r.GetReplayed(), PayloadMatches: r.GetPayloadMatches(), Replaced: r.GetReplaced()}, e
 	case *millracev1.Op_TaskCancel:
 		state, replayed, e := s.cancelTask(x.TaskCancel.Id, x.TaskCancel.Reason, x.TaskCancel.Force)
 		return &millracev1.OpResult{Task: x.TaskCancel.Id, State: state, Replayed: replayed}, e

@@ -19,9 +19,10 @@ import (
 
 // task is a task and what became of it. mu of its server guards it.
 type task struct {
-	// spec is what was asked for, which does not change; info is what readers see.
-	spec *millracev1.TaskSpec
-	info *millracev1.Task
+	// first is what was asked for first, by which a repetition is told; spec is what is asked for now. info is what readers see.
+	first *millracev1.TaskSpec
+	spec  *millracev1.TaskSpec
+	info  *millracev1.Task
 	// token is that of the attempt that runs, and ran is closed when that has ended; 0: none runs.
 	token      uint64
 	ran        chan struct{}
@@ -73,29 +74,61 @@ func (s *Server) createAll(f *millracev1.CreateFrame) *millracev1.Ack {
 // create makes a task that judge has let pass, or finds the one that is there. It needs mu.
 func (s *Server) create(spec *millracev1.TaskSpec) (*millracev1.CreateResult, *millracev1.Error) {
 	if old := s.tasks[spec.Id]; old != nil {
-		if !proto.Equal(old.spec, spec) {
+		if !proto.Equal(old.first, spec) {
 			return nil, exists("task", spec.Id)
 		}
 		return &millracev1.CreateResult{Id: spec.Id, Replayed: true, PayloadMatches: true}, nil
 	}
 	held := uniqueKey{spec.Queue, spec.Unique.GetKey()}
-	if old := s.unique[held]; old != nil && held.key != "" {
+	if old := s.unique[held]; old != nil && held.key != "" && !old.freed() {
 		if spec.Unique.OnConflict == millracev1.Unique_REJECT {
 			return nil, exists("unique", held.key)
 		}
+		if spec.Unique.OnConflict == millracev1.Unique_REPLACE && old.info.Attempt == 0 && !old.terminal() && (spec.Delay != nil || !alike(old.spec, spec)) {
+			return s.replace(old, spec), nil
+		}
 		return &millracev1.CreateResult{Id: old.spec.Id, Replayed: true, PayloadMatches: alike(old.spec, spec)}, nil
 	}
-	t := &task{spec: spec, info: infoOf(spec)}
+	t := &task{first: spec, spec: spec, info: infoOf(spec)}
 	s.tasks[spec.Id], s.order = t, append(s.order, t)
 	s.undo = append(s.undo, func() {
 		delete(s.tasks, spec.Id)
 		s.order = s.order[:len(s.order)-1]
 	})
 	if held.key != "" {
+		before := s.unique[held]
 		s.unique[held] = t
-		s.undo = append(s.undo, func() { delete(s.unique, held) })
+		s.undo = append(s.undo, func() {
+			if before != nil {
+				s.unique[held] = before
+			} else {
+				delete(s.unique, held)
+			}
+		})
 	}
 	return &millracev1.CreateResult{Id: spec.Id}, nil
+}
+
+// freed reports whether the start or the end of a task has freed its unique key.
+func (t *task) freed() bool {
+	switch t.spec.Unique.GetUntil() {
+	case millracev1.Unique_START:
+		return t.info.Attempt > 0 || t.terminal()
+	case millracev1.Unique_TERMINAL:
+		return t.terminal()
+	}
+	return false
+}
+
+// replace makes a task that has not started what another create of its unique key asks for. It needs mu.
+func (s *Server) replace(t *task, spec *millracev1.TaskSpec) *millracev1.CreateResult {
+	was, info := t.spec, t.info
+	s.undo = append(s.undo, func() { t.spec, t.info = was, info })
+	t.spec = proto.CloneOf(spec)
+	t.spec.Id = was.Id
+	t.info = infoOf(t.spec)
+	t.info.CreatedAt = info.CreatedAt
+	return &millracev1.CreateResult{Id: was.Id, Replaced: true}
 }
 
 // judge refuses a task that no server takes.

@@ -1,7 +1,7 @@
 """What a Recorder keeps in place of a server: keys and tasks in memory, and the judgement of what changes them.
 
-It has one partition and no clock of its own: nothing waits, no lease runs out, no unique key is free again. It judges
-the checks and ops of keys and tasks as a server does, and neither limits nor rights. Changes of refs and of
+It has one partition and no clock of its own: nothing waits, no lease runs out, no unique key is free again by time. It
+judges the checks and ops of keys and tasks as a server does, and neither limits nor rights. Changes of refs and of
 collections, and pauses of queues, are kept as they came. proto/conformance/commits.json holds this to servers.
 """
 
@@ -43,13 +43,20 @@ _NONE = _Row()
 class _Entry:
     """A task, and what became of it."""
 
-    __slots__ = ("checkpoint", "info", "spec", "token")
+    __slots__ = ("checkpoint", "first", "info", "spec", "token")
 
     def __init__(self, spec: Any, info: Any) -> None:
-        self.spec = spec  # what was asked for
+        self.first = spec  # what was asked for first, by which a repetition is told
+        self.spec = spec  # what is asked for now
         self.info = info  # what readers see
         self.token = 0  # of the attempt that runs; 0: none does
         self.checkpoint = b""
+
+    @property
+    def freed(self) -> bool:
+        """Whether its start or its end has freed its unique key."""
+        until = self.spec.unique.until
+        return bool(until and (self.ended or (until == 1 and self.info.attempt > 0)))
 
     @property
     def ended(self) -> bool:
@@ -262,6 +269,7 @@ class Store:
         elif kind == "task_create":
             made = self._create(m)
             out.task, out.replayed, out.payload_matches = made.id, made.replayed, made.payload_matches
+            out.replaced = made.replaced
         elif kind == "task_cancel":
             out.state, out.replayed = self._cancel(m)
             out.task = m.id
@@ -334,15 +342,19 @@ class Store:
         result = wire.CreateResult
         old = self._tasks.get(spec.id)
         if old is not None:
-            if old.spec != spec:
+            if old.first != spec:
                 raise _exists("task", spec.id)
             return result(id=spec.id, replayed=True, payload_matches=True)
         held = (spec.queue, spec.unique.key)
         other = self._unique.get(held) if spec.unique.key else None
-        if other is not None:
+        if other is not None and not other.freed:
             if spec.unique.on_conflict == 1:
                 raise _exists("unique", spec.unique.key)
-            return result(id=other.spec.id, replayed=True, payload_matches=_bare(other.spec) == _bare(spec))
+            same = _bare(other.spec) == _bare(spec)
+            waits = other.info.attempt == 0 and not other.ended
+            if spec.unique.on_conflict == 2 and waits and not (same and not spec.HasField("delay")):
+                return self._replace(other, spec)
+            return result(id=other.spec.id, replayed=True, payload_matches=same)
         kept = wire.TaskSpec()
         kept.CopyFrom(spec)
         t = _Entry(kept, _info_of(kept))
@@ -351,8 +363,23 @@ class Store:
         self._undo.append(lambda: (self._tasks.pop(kept.id), self._order.pop()))
         if held[1]:
             self._unique[held] = t
-            self._undo.append(lambda: self._unique.pop(held))
+            self._undo.append(lambda: self._unique.pop(held) if other is None else self._unique.update({held: other}))
         return result(id=kept.id)
+
+    def _replace(self, t: _Entry, spec: Any) -> Any:
+        """Make a task that has not started what another create of its unique key asks for."""
+        spec_before, info_before = t.spec, t.info
+
+        def undo() -> None:
+            t.spec, t.info = spec_before, info_before
+
+        self._undo.append(undo)
+        t.spec = wire.TaskSpec()
+        t.spec.CopyFrom(spec)
+        t.spec.id = spec_before.id
+        t.info = _info_of(t.spec)
+        t.info.created_at.CopyFrom(info_before.created_at)
+        return wire.CreateResult(id=t.spec.id, replaced=True)
 
     def _holder(self, id: str, token: int) -> _Entry:
         t = self._tasks.get(id)

@@ -36,11 +36,12 @@ R = TypeVar("R")
 class AsyncHandle(Generic[R]):
     """A task that was added."""
 
-    def __init__(self, client: AsyncClient, job: Job[Any, R], id: str, replayed: bool) -> None:
+    def __init__(self, client: AsyncClient, job: Job[Any, R], id: str, replayed: bool, replaced: bool = False) -> None:
         self._client = client
         self._job = job
         self.id = id
         self.replayed = replayed  # it had been added before
+        self.replaced = replaced  # it had been added before, and became what was asked for
 
     def __repr__(self) -> str:
         return f"<AsyncHandle {self._job.name} {self.id}>"
@@ -157,8 +158,8 @@ class AsyncClient(base.BaseClient):
         e = self._engine()
         return finish(await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine(e), e.io.loop)))
 
-    def _handle(self, job: Any, id: str, replayed: bool) -> Any:
-        return AsyncHandle(self, job, id, replayed)
+    def _handle(self, job: Any, id: str, replayed: bool, replaced: bool) -> Any:
+        return AsyncHandle(self, job, id, replayed, replaced)
 
     async def _wait(self, id: str, timeout: float | None) -> Any:
         e = self._engine()

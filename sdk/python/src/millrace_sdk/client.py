@@ -39,11 +39,12 @@ def task_result(job: Any, t: Any) -> Any:
 class Handle(Generic[R]):
     """A task that was added."""
 
-    def __init__(self, client: Client, job: Job[Any, R], id: str, replayed: bool) -> None:
+    def __init__(self, client: Client, job: Job[Any, R], id: str, replayed: bool, replaced: bool = False) -> None:
         self._client = client
         self._job = job
         self.id = id
         self.replayed = replayed  # it had been added before
+        self.replaced = replaced  # it had been added before, and became what was asked for
 
     def __repr__(self) -> str:
         return f"<Handle {self._job.name} {self.id}>"
@@ -157,8 +158,8 @@ class Client(base.BaseClient):
             n = self._partitions()
         return n
 
-    def _handle(self, job: Any, id: str, replayed: bool) -> Any:
-        return Handle(self, job, id, replayed)
+    def _handle(self, job: Any, id: str, replayed: bool, replaced: bool) -> Any:
+        return Handle(self, job, id, replayed, replaced)
 
     def _wait(self, id: str, timeout: float | None) -> Any:
         e = self._engine()

@@ -250,7 +250,8 @@ def _settle_options(spec: Any, o: Mapping[str, Any]) -> None:
     unique = o.get("unique")
     if isinstance(unique, Unique):
         spec.unique.key = unique.key
-        spec.unique.on_conflict = 1 if unique.on_conflict == "reject" else 0
+        spec.unique.on_conflict = _CONFLICTS.index(unique.on_conflict)
+        spec.unique.until = _UNTILS.index(unique.until)
         if unique.ttl is not None:
             wire.set_span(spec.unique.ttl, unique.ttl)
     elif unique:
@@ -262,6 +263,8 @@ def _settle_options(spec: Any, o: Mapping[str, Any]) -> None:
 
 
 _KNOWN = AddOptions.__optional_keys__
+_CONFLICTS = ("return", "reject", "replace")  # by their numbers, as those of what frees a key
+_UNTILS = ("ttl", "start", "terminal")
 
 
 class _Declare:

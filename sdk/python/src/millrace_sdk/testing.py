@@ -244,7 +244,7 @@ class _Records(Generic[H]):
     """What both recorders have. H is the client's handle."""
 
     _store: _record.Store
-    _handle: Callable[[Any, str, bool], H]
+    _handle: Callable[[Any, str, bool, bool], H]
 
     def added(self, job: Job[A, Any]) -> list[A]:
         """Return the arguments of the tasks of a job that were added, in their order."""
@@ -266,7 +266,7 @@ class _Records(Generic[H]):
         results = self._store.create_each([s for _, s in pairs])
         wrong = [r if isinstance(r, errors.MillraceError) else None for r in results]
         handles: list[Any] = [
-            None if e is not None else self._handle(job, r.id, r.replayed)
+            None if e is not None else self._handle(job, r.id, r.replayed, r.replaced)
             for (job, _), r, e in zip(pairs, results, wrong, strict=True)
         ]
         if any(e is not None for e in wrong):
@@ -275,13 +275,13 @@ class _Records(Generic[H]):
 
     def _create_all(self, pairs: list[tuple[Any, Any]]) -> list[H]:
         results = self._store.create_all([s for _, s in pairs])
-        return [self._handle(job, r.id, r.replayed) for (job, _), r in zip(pairs, results, strict=True)]
+        return [self._handle(job, r.id, r.replayed, r.replaced) for (job, _), r in zip(pairs, results, strict=True)]
 
     def _create_one(self, job: Any, args: Any, o: dict[str, Any]) -> H:
         r = self._store.create_each([job._spec(args, o)])[0]
         if isinstance(r, errors.MillraceError):
             raise r
-        return self._handle(job, r.id, r.replayed)
+        return self._handle(job, r.id, r.replayed, r.replaced)
 
     def _apply(self, changes: Any, finish: Callable[[Any, Any], Any], fence: tuple[str, int] | None) -> Any:
         return finish(_commit(self._store, changes, fence), self._store.at())

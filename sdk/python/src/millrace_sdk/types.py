@@ -35,14 +35,17 @@ class Retry:
 
 @dataclass(frozen=True)
 class Unique:
-    """At most one task of a queue exists under a key for ttl seconds.
+    """At most one task of a queue exists under a key for ttl seconds, or until the task starts or ends.
 
-    A second one is answered by the first, or refused with AlreadyExists.
+    A second one is answered by the first, or refused with AlreadyExists. With replace the first one becomes what the
+    second one says as long as it has not started: payload, times, priority, labels and settings. With delay each add
+    puts the task off (debounce).
     """
 
     key: str
-    ttl: float | None = None
-    on_conflict: Literal["return", "reject"] = "return"
+    ttl: float | None = None  # default: 24 hours
+    on_conflict: Literal["return", "reject", "replace"] = "return"
+    until: Literal["ttl", "start", "terminal"] = "ttl"  # what frees the key before ttl is over
 
 
 @dataclass(frozen=True)

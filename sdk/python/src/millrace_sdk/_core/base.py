@@ -97,7 +97,7 @@ class BaseClient:
         """Run a coroutine in the I/O thread, and return what finish makes of its result."""
         raise NotImplementedError
 
-    def _handle(self, job: Any, id: str, replayed: bool) -> Any:
+    def _handle(self, job: Any, id: str, replayed: bool, replaced: bool) -> Any:
         raise NotImplementedError
 
     # Tasks.
@@ -172,7 +172,7 @@ class BaseClient:
             if c.error is not None:
                 raise trimmed(c.error)
             r = c.answer[0]
-            return self._handle(job, r.id, r.replayed)
+            return self._handle(job, r.id, r.replayed, r.replaced)
 
         return self._carry(calls, self._time(o.get("timeout", _UNSET)), finish)
 
@@ -192,7 +192,7 @@ class BaseClient:
                 if r is not None and e is None and r.HasField("error"):
                     e = faults.from_wire(r.error)
                 wrong.append(None if e is None else trimmed(e))
-                handles.append(None if e is not None or r is None else self._handle(job, r.id, r.replayed))
+                handles.append(None if e is not None or r is None else self._handle(job, r.id, r.replayed, r.replaced))
             if any(e is not None for e in wrong):
                 raise errors.BatchError(wrong, handles)
             return handles
@@ -219,7 +219,7 @@ class BaseClient:
                 if refused:
                     raise refused[0]
                 for (job, _), r in zip(pairs, c.answer, strict=False):
-                    handles.append(self._handle(job, r.id, r.replayed))
+                    handles.append(self._handle(job, r.id, r.replayed, r.replaced))
             return handles
 
         return self._carry(calls, self._time(o.get("timeout", _UNSET)), finish)
