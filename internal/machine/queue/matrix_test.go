@@ -27,7 +27,14 @@ func matrix(t *testing.T) string {
 var matrixTask = idOf("t1")
 
 func matrixCreate() *core.TaskCreate {
-	return &core.TaskCreate{ID: matrixTask, Queue: "mail", Payload: []byte("p")}
+	return &core.TaskCreate{ID: matrixTask, Queue: "mail", Payload: []byte("p"), Unique: core.Unique{Key: "k", Until: core.UniqueTerminal}}
+}
+
+// matrixAgain is another create of the unique key of the task.
+func matrixAgain(replace bool, delay core.Millis) *core.TaskCreate {
+	return &core.TaskCreate{
+		ID: idOf("t2"), Queue: "mail", Payload: []byte("r"), Delay: delay, Unique: core.Unique{Key: "k", Until: core.UniqueTerminal, Replace: replace},
+	}
 }
 
 func (w *world) lastToken() core.Token { return core.Token(w.m.meta.token) }
@@ -128,6 +135,9 @@ func matrixOps() []matrixOp {
 			op.Payload = []byte("q")
 			return op
 		}},
+		{"create key again", func(*world) core.Op { return matrixAgain(false, 0) }},
+		{"create, replaces", func(*world) core.Op { return matrixAgain(true, 0) }},
+		{"... with a delay", func(*world) core.Op { return matrixAgain(true, 7000) }},
 		{"complete", func(w *world) core.Op { return &core.TaskComplete{Task: matrixTask, Token: w.lastToken()} }},
 		{"complete, retired", func(w *world) core.Op { return &core.TaskComplete{Task: matrixTask, Token: w.retiredToken()} }},
 		{"fail", func(w *world) core.Op { return &core.TaskFail{Task: matrixTask, Token: w.lastToken()} }},
@@ -200,6 +210,8 @@ func matrixCell(o outcome, before, after string) string {
 		b.WriteString("lost")
 	case len(o.res.Renewed) > 0:
 		b.WriteString("until " + since(o.res.Renewed[0].Until))
+	case o.res.Existed:
+		b.WriteString("replaced")
 	default:
 		b.WriteString("done")
 	}
