@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,6 +36,8 @@ type queueRun struct {
 	args [][]byte
 	// options are those of creates, dealt out to the pumps by number; empty: none.
 	options [][]millrace.AddOption
+	// keyed gives a single create further options, which no other create has; may be nil.
+	keyed func() []millrace.AddOption
 	// onMade hears of every single create that was acknowledged; may be nil.
 	onMade func(p *bench.Pump)
 	// call is what one pump does over and over.
@@ -142,7 +145,13 @@ func (q *queueRun) createOne(ctx context.Context, p *bench.Pump) {
 	if n := len(q.options); n > 0 {
 		options = q.options[p.Number%n]
 	}
+	if q.keyed != nil {
+		options = append(slices.Clone(options), q.keyed()...)
+	}
 	h, err := q.job.Add(ctx, q.clients[p.Number%len(q.clients)], q.rig.Payload, options...)
+	if err == nil && h.Replayed {
+		err = fmt.Errorf("task %s still holds the unique key of another create", h.ID)
+	}
 	if err != nil {
 		q.failedCreate(p, 1, err)
 		return

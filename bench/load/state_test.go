@@ -133,6 +133,12 @@ func TestCompletionsWithAndWithoutAKeyAreCountedInTurn(t *testing.T) {
 	}
 }
 
+func TestCompletionsWithAndWithoutAUniqueKeyAreCountedInTurn(t *testing.T) {
+	run := on(t, bench.InProc, small(UniqueKeys, cycling))
+	clean(t, run)
+	wantMetrics(t, run, "unique_cycles_per_s", "bare_cycles_per_s", "unique_ratio")
+}
+
 // resting is Effects with pumps that rest for longer than a slice takes: few slices have a completion, and none need have one within
 // the window's time.
 func resting(ctx context.Context, rig *bench.Rig) error {

@@ -69,6 +69,22 @@ func queueEffects() bench.Suite {
 	}
 }
 
+// queueUnique is the cycle whose creates take unique keys that the end of their tasks frees.
+func queueUnique() bench.Suite {
+	return bench.Suite{
+		Name: "queue.unique", Title: "Cycle with 10,000 unique keys that are taken and freed, against the same without", Priority: "P1",
+		Bench: "BenchmarkQueueUnique", Headline: uniqueCycles, Window: 10 * time.Second, Warmup: 2 * time.Second,
+		Rows: []bench.RowSpec{{
+			Name: "keys-10k", Title: "ten slices of the window, without and with in turn", Profiles: inFull,
+			Shape: bench.Shape{
+				Nodes: 1, Shards: 1, Producers: 1, Pumps: 32, Workers: 1, Slots: 128, WorkerBatch: 1, ProducerBatch: 1, Lease: lease,
+				Transport: "stream",
+			},
+			Targets: []bench.Target{free(atLeast(uniqueShare, anyDurability, 0.8, 0, ofQueue))},
+		}},
+	}
+}
+
 // queueIdle weighs workers' streams on which nothing happens, and the server that has none.
 func queueIdle() bench.Suite {
 	return bench.Suite{

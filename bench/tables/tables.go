@@ -120,6 +120,10 @@ const (
 	putCycles = "kv_put_cycles_per_s"
 	// putShare is the rate with effects over the rate without, in turn.
 	putShare = "effects_ratio"
+	// uniqueCycles counts cycles of tasks with a unique key that their end frees, and uniqueShare is that rate over the rate of tasks
+	// without, in turn.
+	uniqueCycles = "unique_cycles_per_s"
+	uniqueShare  = "unique_ratio"
 	// claimTail is the p99 from a create to the task's handler.
 	claimTail = "create_to_claim_p99_us"
 	// streamMemory is the growth of the process per idle stream.
@@ -148,7 +152,7 @@ func Suites() []bench.Suite {
 func queueSuites() []bench.Suite {
 	return []bench.Suite{
 		queueCycle(), queueSteady(), queueRaft(), queueSmart(), queueCoalesce(), queueCoalesceRaft(), queueTransport(),
-		queueCodec(), queueGC(), queueLatency(), queueDeep(), queueRestart(), queueRedrive(), queueEffects(), queueIdle(), queueDepth(), queueMix(), queueK6(), queueFailover(), streamsIdle(), tenantTiming(),
+		queueCodec(), queueGC(), queueLatency(), queueDeep(), queueRestart(), queueRedrive(), queueEffects(), queueUnique(), queueIdle(), queueDepth(), queueMix(), queueK6(), queueFailover(), streamsIdle(), tenantTiming(),
 	}
 }
 
