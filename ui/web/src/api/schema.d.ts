@@ -1970,12 +1970,15 @@ export interface components {
              */
             max?: string;
         };
-        /** @description Unique asks that at most one task of a queue exists under a key while its window lasts. Idempotency-Keys, of REST, are a space of their own: one text may be both. */
+        /** @description Unique asks that at most one task of a queue exists under a key while its window lasts, or until the task starts or ends. Idempotency-Keys, of REST, are a space of their own: one text may be both. */
         Unique: {
             /** @description 1 to 256 B */
             key: string;
-            /** @enum {string} */
-            until?: "ttl";
+            /**
+             * @description what frees the key, at the latest when ttl is over; with ttl that alone
+             * @enum {string}
+             */
+            until?: "ttl" | "start" | "terminal";
             /**
              * @description default 24 h, at most 30 d From 1ms to 720h (30 days).
              * @example 1.5s
@@ -1984,7 +1987,7 @@ export interface components {
              */
             ttl?: string;
             /** @enum {string} */
-            on_conflict?: "return" | "reject";
+            on_conflict?: "return" | "reject" | "replace";
         };
         BatchCreateRequest: {
             /** @description 1 to 512 */
@@ -2460,6 +2463,12 @@ export interface components {
             reason?: string;
             /** @description count, and change nothing */
             dry_run?: boolean;
+            /** @description with retry: the queue that the tasks move to, as the same tasks; those that it has no room for are refused */
+            to_queue?: string;
+            /** @description with retry: a merge patch (RFC 7396) of each payload, at most 16 KiB; a payload that is not JSON refuses its task */
+            patch?: {
+                [key: string]: unknown;
+            };
         };
         /** @description TaskFilter finds the tasks that have everything that it names. An empty one finds all tasks that the action is about. */
         TaskFilter: {
@@ -2513,6 +2522,10 @@ export interface components {
              * @description tasks created before
              */
             to?: string;
+            to_queue?: string;
+            patch?: {
+                [key: string]: unknown;
+            };
         };
         CommitRequest: {
             /** @description apply only while the token is live */
@@ -2621,6 +2634,8 @@ export interface components {
              */
             max_bytes?: number;
             ceilings?: components["schemas"]["QueueCeilings"];
+            /** @description none; the queue in which a copy is made of each task that dies, by the entry that ends it; it must not lead back to this queue */
+            dead_letter?: string;
             /** @enum {string} */
             fairness?: "lanes" | "none";
             /** @enum {string} */
@@ -3224,6 +3239,8 @@ export interface components {
             payload_matches?: boolean;
             /** @description Where the answer stands in the partition's log; a read can ask for at least this. */
             index?: string;
+            /** @description the task that holds the unique key became what was sent */
+            replaced?: boolean;
         };
         BatchCreateResponse: {
             /** @description one per task, in order */
@@ -3237,6 +3254,8 @@ export interface components {
             payload_matches?: boolean;
             /** @description unset: created */
             error?: components["schemas"]["Error"];
+            /** @description the task that holds the unique key became what was sent */
+            replaced?: boolean;
         };
         ListResponse: {
             /** @description without payload and result */
@@ -3539,6 +3558,8 @@ export interface components {
             sum?: string;
             /** @description kv_delete_range with count */
             count?: number;
+            /** @description task_create: the task that holds the unique key became what was sent */
+            replaced?: boolean;
             /** @description ref_transaction */
             refs?: components["schemas"]["RefsMoved"];
             /** @description vector_upsert */
@@ -3919,6 +3940,8 @@ export interface components {
             workers?: number;
             /** @description unset: its configuration bounds nothing */
             limits?: components["schemas"]["QueueLimits"];
+            /** @description dead tasks, ever, of which dead_letter had no room for a copy */
+            dead_letters_lost?: number;
         };
         /** @description QueuePaused says why a queue gives out no tasks. */
         QueuePaused: {
@@ -4030,6 +4053,12 @@ export interface components {
             /** @description tasks that the action was done to */
             done?: number;
             refused?: components["schemas"]["BulkRefused"][];
+            /** @description the queue that retried tasks move to */
+            to_queue?: string;
+            /** @description the merge patch of their payloads */
+            patch?: {
+                [key: string]: unknown;
+            };
             /**
              * Format: date-time
              * @description when it will be done, at the pace that it had so far; unset: it does not run, or matched is not exact
