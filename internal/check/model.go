@@ -47,6 +47,7 @@ type part struct {
 	config   core.NamespaceConfig
 	total    uint64 // bytes on disk of all keyspaces of the namespace, as was told last
 	tenant   core.TenantUse
+	quota    core.TenantQuota
 	rev      uint64     // the largest seen
 	token    core.Token // the largest issued
 	search   searches

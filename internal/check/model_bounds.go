@@ -39,6 +39,8 @@ func misfits(op core.Op) []misfit {
 		}
 	case *core.TenantSet:
 		return misfitsOfTenant(op)
+	case *core.TenantQuota:
+		return misfitsOfQuota(op)
 	case *core.SessionKeyAdd:
 		if len(op.Secret) != 32 {
 			return []misfit{{field: "secret"}}

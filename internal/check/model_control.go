@@ -166,6 +166,9 @@ func (m *Model) redrive(p *part, t *task, s standing, a answer) []step {
 	if least, _ := p.waiting(t.create.Queue); a.fact == nil && most > 0 && least >= most {
 		return nil
 	}
+	if a.fact == nil && m.roomInTenant(p, 1, 0) != nil {
+		return nil
+	}
 	return []step{{next: s.redriven()}}
 }
 
@@ -180,10 +183,11 @@ func (s standing) redriven() standing {
 // redriveFull judges that a queue has no room for a task that is to be made ready.
 func (m *Model) redriveFull(p *part, t *task, f core.Exhausted) error {
 	ended := func(s *standing) bool { return !s.gone && (s.state == core.Dead || s.state == core.Cancelled) }
-	if err := p.noRoom(t.create.Queue, 0, f); err != nil {
+	byTenant := m.tenantFullOfTasks(p, 1, 0, f)
+	if err := p.noRoom(t.create.Queue, 0, f); err != nil && !byTenant {
 		return err
 	}
-	if f.Limit != "max_tasks" || !m.keep(p, t, ended) {
+	if !byTenant && f.Limit != "max_tasks" || !m.keep(p, t, ended) {
 		return fmt.Errorf("redrive of task %s was refused with %w; it may be %+v", t.id, f, t.may)
 	}
 	return nil
@@ -242,6 +246,11 @@ func (m *Model) update(p *part, t *task, op *core.TaskUpdate, a answer) error {
 	}
 	if err := p.editAllowed(t, op); err != nil {
 		return err
+	}
+	if op.HasPayload {
+		if err := m.roomInTenant(p, 0, int64(len(op.Payload))-int64(len(t.now.payload))); err != nil {
+			return fmt.Errorf("task %s: %w", t.id, err)
+		}
 	}
 	was := t.now
 	m.change(func() { t.now = was })
@@ -306,6 +315,8 @@ func (m *Model) editRefused(p *part, t *task, op *core.TaskUpdate, fact core.Fac
 		}
 	case core.Exhausted:
 		if more := int64(len(op.Payload)) - int64(len(t.now.payload)); op.HasPayload && f.Limit == "max_bytes" && more > 0 && p.noRoom(t.create.Queue, more, f) == nil {
+			is = waits
+		} else if op.HasPayload && m.tenantFullOfTasks(p, 0, more, f) {
 			is = waits
 		}
 	case core.TooLarge:

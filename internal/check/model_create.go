@@ -135,6 +135,9 @@ func (m *Model) create(p *part, c *core.Commit, op *core.TaskCreate, a answer) e
 	if err := p.allowed(op); err != nil {
 		return err
 	}
+	if err := m.roomInTenant(p, 1, int64(len(op.Payload))); err != nil {
+		return fmt.Errorf("task %s: %w", op.ID, err)
+	}
 	s, err := m.born(p, op, a)
 	if err != nil {
 		return err
@@ -249,6 +252,9 @@ func (m *Model) createRefused(p *part, op *core.TaskCreate, fact core.Fact) erro
 			return nil
 		}
 		if p.noRoom(op.Queue, int64(len(op.Payload)), f) == nil || f.Limit == "keys" && op.Key != "" && p.keysOver(f.Max) {
+			return nil
+		}
+		if m.tenantFullOfTasks(p, 1, int64(len(op.Payload)), f) {
 			return nil
 		}
 	case core.Invalid:

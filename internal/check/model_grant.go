@@ -20,6 +20,7 @@ func (m *Model) grant(p *part, op *core.Grant, a answer) error {
 		return err
 	}
 	least, most := m.slots(p, op)
+	least, most = m.mayRun(p, least, most)
 	if n := uint32(len(a.result.Assigned)); n > most {
 		return fmt.Errorf("%d tasks for %d slots", n, most)
 	}

@@ -334,7 +334,7 @@ func misfitsOfKeySet(op *core.KeySet) []misfit {
 // shares reports whether an op, or what it says, is of core.FormatShare.
 func shares(op core.Op) bool {
 	switch op := op.(type) {
-	case *core.KeySet:
+	case *core.KeySet, *core.TenantQuota:
 		return true
 	case *core.TaskCreate:
 		return op.HasShare()

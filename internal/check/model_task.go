@@ -226,6 +226,8 @@ func (m *Model) op(p *part, c *core.Commit, op core.Op, a answer, before uint64)
 		return m.create(p, c, op, a)
 	case *core.TaskCancel, *core.TaskRedrive, *core.TaskForceRelease, *core.TaskUpdate:
 		return m.control(p, c, op, a)
+	case *core.TenantQuota:
+		return m.tenantQuota(p, op, a)
 	case *core.SessionLost:
 		return m.sessionLost(p, op, a)
 	case *core.TaskReport:

@@ -24,6 +24,9 @@ func (m *Model) tenantUse(p *part, op *core.TenantUse, a answer) error {
 
 // tenantSet judges a change of a tenant's configuration.
 func (m *Model) tenantSet(op *core.TenantSet, a answer) error {
+	if m.rules < core.FormatShare && op.Config.Shares() && (a.fact == nil || tooEarly(a)) {
+		return m.judgeTooEarly(op, a)
+	}
 	now, known := m.tenants[op.Tenant]
 	next := op.Config
 	next.Version = 0
@@ -60,6 +63,21 @@ func misfitsOfTenant(op *core.TenantSet) []misfit {
 	}
 	if op.Config.KeyByteRate < 0 {
 		out = append(out, misfit{field: "config.key_bytes_per_second"})
+	}
+	for _, b := range []struct {
+		field string
+		bad   bool
+	}{
+		{"weight", op.Config.Weight < 0 || op.Config.Weight > 1000},
+		{"task_creates_per_second", op.Config.CreateRate < 0},
+		{"streams", op.Config.Streams < 0},
+		{"tasks", op.Config.Tasks.Tasks < 0},
+		{"task_bytes", op.Config.Tasks.Bytes < 0},
+		{"running_tasks", op.Config.Tasks.Running < 0},
+	} {
+		if b.bad {
+			out = append(out, misfit{field: "config." + b.field})
+		}
 	}
 	return out
 }

@@ -72,7 +72,7 @@ func (w *writer) op(op Op) {
 	case *NamespaceSet:
 		w.int(op.IfVersion)
 		w.namespaceConfig(&op.Config)
-	case *TenantSet, *TenantUse:
+	case *TenantSet, *TenantUse, *TenantQuota:
 		w.tenantOp(op)
 	case *SessionKeyAdd:
 		w.sessionKeyAdd(op)
@@ -147,7 +147,7 @@ func (r *reader) op() Op {
 		return r.sessionLost()
 	case OpTaskReport:
 		return r.taskReport()
-	case OpTenantSet, OpTenantUse:
+	case OpTenantSet, OpTenantUse, OpTenantQuota:
 		return r.tenantOp(kind)
 	case OpSessionKeyAdd:
 		return r.sessionKeyAdd()

@@ -100,7 +100,7 @@ func shardOpSize(op Op) int {
 	case *SessionKeyAdd:
 		return opHeader + varintBytes + len(op.Secret) + 1
 	case *TenantSet:
-		return opHeader + len(op.Tenant) + 5*varintBytes
+		return opHeader + len(op.Tenant) + 1 + 11*varintBytes
 	}
 	return memberOpSize(op)
 }

@@ -60,6 +60,8 @@ const (
 
 	OpSessionKeyAdd OpKind = 53
 
+	OpTenantQuota OpKind = 61
+
 	// 64 to 71 are changes within a RefTxn, which are judged together. They do not stand in a commit by themselves.
 	OpRefCreate    OpKind = 64
 	OpRefUpdate    OpKind = 65
@@ -171,6 +173,7 @@ var opRows = [256]opRow{
 	OpBulkStart:        {name: "bulk_start", service: ServiceQueue},
 	OpBulkStop:         {name: "bulk_stop", service: ServiceQueue},
 	OpGrant:            {name: "grant", service: ServiceQueue},
+	OpTenantQuota:      {name: "tenant_quota", service: ServiceQueue},
 	OpSessionLost:      {name: "session_lost", service: ServiceQueue},
 	OpTaskReport:       {name: "task_report", service: ServiceQueue, traits: OpGrows | OpNamesTask},
 	OpTick:             {name: "tick", service: ServiceShard, home: HomeShard},

@@ -39,6 +39,7 @@ const (
 	RecordCheckpoint    QueueRecord = 26 // by task: what its holders left for the attempts after them
 	RecordShare         QueueRecord = 27 // by queue: how far it is shared out
 	RecordLane          QueueRecord = 28 // by queue and key: the tasks of one key
+	RecordTenantQuota   QueueRecord = 38 // what the tenant may have of tasks, and has in other partitions
 )
 
 // Timer says what a row of the timer index is due for. Numbers are stored and never reused.
@@ -75,6 +76,11 @@ func appendTime(dst []byte, t core.ShardTime) []byte {
 
 func decodeTime(b []byte) core.ShardTime {
 	return core.ShardTime(binary.BigEndian.Uint64(b) ^ 1<<63)
+}
+
+// TenantQuota is the key of what a partition was told of its tenant's tasks.
+func TenantQuota(p core.Partition) []byte {
+	return End(appendQueue(nil, p, RecordTenantQuota))
 }
 
 // AppendQueueMeta appends the key of the partition's own counters.
@@ -559,7 +565,7 @@ func DecodeQueue(key []byte) (row QueueRow, ok bool) {
 	}
 	row.Record, b = QueueRecord(b[queueHead-1]), b[queueHead:]
 	switch row.Record {
-	case RecordQueueMeta:
+	case RecordQueueMeta, RecordTenantQuota:
 		return row, len(b) == 0
 	case RecordQueueConfig:
 		row.Name = string(b)

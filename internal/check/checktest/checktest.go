@@ -38,6 +38,8 @@ type Stats struct {
 	Replaces int
 	// Copies of dead tasks that were given out.
 	Letters int
+	// FullTenants are creates, redrives and edits that a tenant's quota of tasks refused.
+	FullTenants int
 }
 
 type run struct {

@@ -247,6 +247,9 @@ func (s *Stats) countControl(c *core.Commit, got *core.Result) {
 		if f, ok := got.Refusal.Fact.(core.Invalid); ok && f.Field == "op" && f.Reason == "not_supported" {
 			s.Early++
 		}
+		if f, ok := got.Refusal.Fact.(core.Exhausted); ok && (f.Limit == "tenant_tasks" || f.Limit == "tenant_task_bytes") {
+			s.FullTenants++
+		}
 		return
 	}
 	if got.Replayed {
@@ -308,9 +311,10 @@ func (s *Stats) addControl(o *Stats) {
 	s.Early += o.Early
 	s.Replaces += o.Replaces
 	s.Letters += o.Letters
+	s.FullTenants += o.FullTenants
 }
 
 // missesControl reports whether something that operates tasks or queues was never done, or never refused by an older format.
 func (s *Stats) missesControl() bool {
-	return slices.Contains([]int{s.Cancels, s.Asked, s.Stops, s.Redrives, s.Forced, s.Updates, s.Reports, s.BulkStarts, s.BulkStops, s.Bulked, s.Pauses, s.Resumes, s.Early, s.Replaces, s.Letters}, 0)
+	return slices.Contains([]int{s.Cancels, s.Asked, s.Stops, s.Redrives, s.Forced, s.Updates, s.Reports, s.BulkStarts, s.BulkStops, s.Bulked, s.Pauses, s.Resumes, s.Early, s.Replaces, s.Letters, s.FullTenants}, 0)
 }

@@ -47,11 +47,28 @@ func (w *world) puts() *core.KVPuts {
 	return op
 }
 
+// quota bounds the tasks of the tenant: often it leaves room for some of them, and sometimes it is none.
+func (w *world) quota() core.Op {
+	op := new(core.TenantQuota)
+	if w.rand.IntN(3) == 0 {
+		return op
+	}
+	op.Bounds = core.TaskBounds{Tasks: int64(w.rand.IntN(60)), Bytes: int64(w.rand.IntN(400)), Running: int64(w.rand.IntN(12))}
+	op.Others = core.TaskUse{Tasks: uint64(w.rand.IntN(20)), Bytes: uint64(w.rand.IntN(100)), Running: uint64(w.rand.IntN(4))}
+	if w.rand.IntN(20) == 0 {
+		op.Bounds.Running = -1
+	}
+	return op
+}
+
 // configureSpace makes an op on a whole keyspace.
 func (w *world) configureSpace() core.Op {
 	space := pick(w.rand, w.spaces)
 	switch w.rand.IntN(6) {
 	case 5:
+		if w.rand.IntN(2) == 0 {
+			return w.quota()
+		}
 		return &core.TenantUse{Bytes: uint64(w.rand.IntN(200)), Bound: int64(w.rand.IntN(2) * 150)}
 	case 4:
 		return &core.NamespaceSet{Config: core.NamespaceConfig{KeyBytes: int64(w.rand.IntN(2) * 100)}, IfVersion: -1}

@@ -15,6 +15,7 @@ func TestTheModelCatchesPlantedBugs(t *testing.T) {
 		"fenced_request_applied_twice", "request_id_after_fence",
 		"cancel_refuses_completion", "cancelled_failure_is_retried", "cancel_grace_is_cut", "deliveries_before_redrive_count",
 		"forced_release_keeps_token", "limit_judged_before_entry", "paused_queue_grants", "redrive_keeps_failures", "started_task_expires",
+		"quota_ignores_others", "quota_lets_all_run",
 	} {
 		t.Setenv("MILLRACE_MUTANT", name)
 		found := false

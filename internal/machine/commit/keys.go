@@ -5,6 +5,7 @@ import (
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/machine/kv"
+	"github.com/millrace/millrace/internal/machine/queue"
 )
 
 // inspectPuts keeps a batch of puts alone in its commit: its items are commits of their own, which nothing else could
@@ -15,6 +16,13 @@ func inspectPuts(c *core.Commit) *core.Refusal {
 		return nil
 	}
 	return notAlone(i, "a batch of puts stands alone in its commit")
+}
+
+// EachQueues calls fn for the queues of each partition that the machine knows, in order.
+func (m *Machine) EachQueues(fn func(p core.Partition, queues *queue.Machine)) {
+	for _, part := range m.sorted {
+		fn(part.p, part.queue)
+	}
 }
 
 // EachKV calls fn for the keyspaces of each partition that the machine knows, in order, with what its namespace rules.

@@ -2,6 +2,7 @@ package commit
 
 import (
 	"encoding/binary"
+	"fmt"
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/errs"
@@ -26,6 +27,11 @@ const tenantID = 4
 func (m *Machine) setTenant(op *core.TenantSet) (core.OpResult, core.Fact, error) {
 	if fact := validateTenant(op); fact != nil {
 		return core.OpResult{}, fact, nil
+	}
+	if op.Config.Shares() && m.clock.format < core.FormatShare {
+		return core.OpResult{}, core.Invalid{
+			Field: "config", Reason: "not_supported", Message: fmt.Sprintf("tenants have weights, and bounds on tasks, from format %d on", core.FormatShare),
+		}, nil
 	}
 	id, now, configured, err := tenantConfig(m.tx, op.Tenant)
 	if err != nil {
@@ -111,10 +117,22 @@ func validateTenant(op *core.TenantSet) core.Fact {
 	for _, bound := range []struct {
 		field string
 		n     int64
-	}{{"key_bytes", op.Config.KeyBytes}, {"key_writes_per_second", op.Config.KeyRate}, {"key_bytes_per_second", op.Config.KeyByteRate}} {
+	}{
+		{"key_bytes", op.Config.KeyBytes},
+		{"key_writes_per_second", op.Config.KeyRate},
+		{"key_bytes_per_second", op.Config.KeyByteRate},
+		{"task_creates_per_second", op.Config.CreateRate},
+		{"streams", op.Config.Streams},
+		{"tasks", op.Config.Tasks.Tasks},
+		{"task_bytes", op.Config.Tasks.Bytes},
+		{"running_tasks", op.Config.Tasks.Running},
+	} {
 		if bound.n < 0 {
 			return core.Invalid{Field: "config." + bound.field, Reason: "negative", Message: "a bound is not negative"}
 		}
+	}
+	if w := op.Config.Weight; w < 0 || w > core.MaxTenantWeight {
+		return core.Invalid{Field: "config.weight", Reason: "out_of_range", Message: fmt.Sprintf("a weight is 1 to %d", core.MaxTenantWeight)}
 	}
 	return nil
 }

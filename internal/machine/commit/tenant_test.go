@@ -56,6 +56,13 @@ func TestATenantIsBoundedInTheDirectoryBeforeOrAfterItIsUsed(t *testing.T) {
 		"config.key_bytes":             {Tenant: "acme", Config: core.TenantConfig{KeyBytes: -1}, IfVersion: -1},
 		"config.key_writes_per_second": {Tenant: "acme", Config: core.TenantConfig{KeyRate: -1}, IfVersion: -1},
 		"config.key_bytes_per_second":  {Tenant: "acme", Config: core.TenantConfig{KeyByteRate: -1}, IfVersion: -1},
+
+		"config.weight":                  {Tenant: "acme", Config: core.TenantConfig{Weight: core.MaxTenantWeight + 1}, IfVersion: -1},
+		"config.task_creates_per_second": {Tenant: "acme", Config: core.TenantConfig{CreateRate: -1}, IfVersion: -1},
+		"config.streams":                 {Tenant: "acme", Config: core.TenantConfig{Streams: -1}, IfVersion: -1},
+		"config.tasks":                   {Tenant: "acme", Config: core.TenantConfig{Tasks: core.TaskBounds{Tasks: -1}}, IfVersion: -1},
+		"config.task_bytes":              {Tenant: "acme", Config: core.TenantConfig{Tasks: core.TaskBounds{Bytes: -1}}, IfVersion: -1},
+		"config.running_tasks":           {Tenant: "acme", Config: core.TenantConfig{Tasks: core.TaskBounds{Running: -1}}, IfVersion: -1},
 	} {
 		_, fact := w.system(t, op)
 		if f, ok := fact.(core.Invalid); !ok || f.Field != field {
@@ -140,6 +147,25 @@ func TestATenantWithoutBoundsHasNoPlaceAndItsVersionsDoNotComeAgain(t *testing.T
 	expect("and comes", "other", 7, -1, 3)
 	if n := count(); n != 3 {
 		t.Errorf("%d are configured", n)
+	}
+}
+
+// What bounds tasks is refused by entries that older programs apply, and bounds on keys are not.
+func TestBoundsOnTasksNeedTheirFormat(t *testing.T) {
+	w := mustWorld(t)
+	for format, want := range map[uint16]string{core.FormatShare - 1: "not_supported", core.FormatShare: ""} {
+		ops := []core.Op{&core.TenantSet{Tenant: "acme", Config: core.TenantConfig{KeyRate: 1, Weight: 2}, IfVersion: -1}}
+		a, err := w.machine().Apply(w.pair.TxA, 1, &core.Entry{Format: format, Stamp: epoch, Commits: []core.Commit{{Ops: ops}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if r := a.Results[0].Refusal; r != nil {
+			got = r.Fact.(core.Invalid).Reason
+		}
+		if got != want {
+			t.Errorf("format %d: %q", format, got)
+		}
 	}
 }
 

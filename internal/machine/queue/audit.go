@@ -164,6 +164,8 @@ func (a *audit) row(key, value []byte) error {
 		a.effectRows++
 	case keys.RecordTaskReport, keys.RecordTaskLog, keys.RecordCheckpoint:
 		a.reportRow(row.Record)
+	case keys.RecordTenantQuota:
+		return auditQuota(value)
 	case keys.RecordBulk:
 		return a.bulkRow(row, value)
 	case keys.RecordQueueConfig:

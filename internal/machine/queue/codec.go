@@ -76,6 +76,8 @@ const (
 	// How far a queue is shared out, and the tasks of one key.
 	formShare byte = 30
 	formLane  byte = 31
+	// What the partition was told of its tenant's tasks; 30 to 49 are others'.
+	formTenantQuota byte = 50
 )
 
 // putUint and putInt append a varint, putFixed 8 bytes in big-endian order. Fixed fields are for

@@ -108,7 +108,10 @@ func (m *Machine) roomFor(c *core.ApplyContext, l *queueState, op *core.TaskCrea
 	if int64(len(op.Payload)) > limit {
 		return core.TooLarge{Field: "payload", Limit: "max_payload", Max: limit}
 	}
-	return m.roomForKey(l, op.Key)
+	if fact := m.roomForKey(l, op.Key); fact != nil {
+		return fact
+	}
+	return m.roomInTenant(c, 1, uint64(len(op.Payload)))
 }
 
 // roomForKey refuses a key beyond those that may have tasks at once. l is nil when there is no such queue.
@@ -256,7 +259,7 @@ func (m *Machine) place(tx core.Txn, c *core.ApplyContext, ln *lane, op *core.Ta
 	l := ln.queue
 	m.touch(l)
 	l.created++
-	l.bytes += uint64(len(op.Payload))
+	m.addBytes(l, uint64(len(op.Payload)))
 	rec := record{queue: l.number, lane: ln.number, priority: op.Priority, frees: op.Unique.Until != core.UniqueTTL}
 	if op.Cost > 1 {
 		rec.cost = op.Cost

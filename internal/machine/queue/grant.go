@@ -26,6 +26,7 @@ func (m *Machine) applyGrant(tx core.Txn, c *core.ApplyContext, op *core.Grant) 
 			n-- // that slot is still taken
 		}
 	}
+	n = uint32(min(uint64(n), m.roomToRun(c.Format)))
 	var res core.OpResult
 	var some bool
 	// turn goes on from grant to grant, so that the first queue of the list is not served more

@@ -273,7 +273,7 @@ func (w *world) check() {
 // derived prints the derived state, without caches.
 func (m *Machine) derived() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "meta %+v stored %+v ended %d\n", m.meta, m.stored, m.endedBytes)
+	fmt.Fprintf(&b, "meta %+v stored %+v ended %d use %+v quota %+v\n", m.meta, m.stored, m.endedBytes, m.use, m.quota)
 	for _, l := range m.queues {
 		fmt.Fprintf(&b, "queue %d %q %+v %+v %+v errors=%+v resumes=%v dirty=%v named=%v removed=%v cursor=%x vacant=%v\n", l.number, l.name, l.config, l.counters, l.paused, l.errors,
 			l.byResume >= 0 && m.resumes.items[l.byResume].queueState == l, l.dirty,

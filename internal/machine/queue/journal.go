@@ -18,6 +18,8 @@ type journal struct {
 	// The values of the Machine's fields of these names at the mark.
 	meta        meta
 	endedBytes  uint64
+	use         core.TaskUse
+	quota       core.TenantQuota
 	timer, wall core.ShardTime
 	expiry      core.ShardTime
 	// Lengths of the Machine's lists at the mark. Lists only grow in between, so Undo cuts them.
@@ -186,6 +188,7 @@ func (m *Machine) Mark() {
 	j.on = true
 	j.mark++
 	j.meta, j.endedBytes, j.timer, j.wall, j.expiry = m.meta, m.endedBytes, m.timer, m.wall, m.expiry
+	j.use, j.quota = m.use, m.quota
 	j.queues, j.dirty = len(m.queues), len(m.dirty)
 	j.ended, j.woken, j.lost = len(m.ended), len(m.woken), len(m.lost)
 	j.wanted, j.created = len(m.wanted), len(m.fresh)
@@ -257,6 +260,7 @@ func (m *Machine) Undo() {
 		m.bulks = j.bulks
 	}
 	m.meta, m.endedBytes, m.timer, m.wall, m.expiry = j.meta, j.endedBytes, j.timer, j.wall, j.expiry
+	m.use, m.quota = j.use, j.quota
 	m.ended, m.woken, m.lost, m.wanted = m.ended[:j.ended], m.woken[:j.woken], m.lost[:j.lost], m.wanted[:j.wanted]
 	j.reset()
 }

@@ -42,6 +42,9 @@ type Machine struct {
 	numbered bool
 	// endedBytes is the sum of what the ended tasks of all queues count for.
 	endedBytes uint64
+	// use is what the tasks of all queues that were not removed take of the tenant's quota, and quota what the partition was told of that.
+	use   core.TaskUse
+	quota core.TenantQuota
 	// byDue and byEnd have each queue's ended tasks by state: by when something is due of them, and
 	// by when the oldest ended.
 	byDue heap[duePast]
@@ -145,6 +148,9 @@ func (m *Machine) clear() {
 func (m *Machine) Open(v core.View) error {
 	m.clear()
 	if err := m.openBulks(v); err != nil { // a job may be there before the first task
+		return err
+	}
+	if err := m.openQuota(v); err != nil {
 		return err
 	}
 	m.key = keys.AppendQueueMeta(m.key[:0], m.p)
@@ -252,6 +258,7 @@ func (m *Machine) openLine(v core.View, l *queueState) error {
 		return nil
 	}
 	m.endedBytes += l.counters.ended
+	m.use = m.use.Plus(l.use())
 	for i := range l.past {
 		p := &l.past[i]
 		if !l.sweep(p.state).id.IsZero() {
@@ -446,6 +453,8 @@ func (m *Machine) Apply(tx core.Txn, c *core.ApplyContext, op core.Op) (core.OpR
 		res, fact, err = m.applyGrant(tx, c, op)
 	case *core.TaskReport:
 		res, fact, err = m.applyReport(tx, c, op)
+	case *core.TenantQuota:
+		fact = m.applyTenantQuota(tx, c, op)
 	case *core.SessionLost:
 		res, fact, err = m.applySessionLost(tx, c, op)
 	default:
@@ -541,7 +550,7 @@ func (m *Machine) LastToken() core.Token { return core.Token(m.meta.token) }
 
 // Supply is what a queue can give out now.
 type Supply struct {
-	Tasks uint64 // as its pause and its limits let it
+	Tasks uint64 // as its pause, its limits and the tenant's quota let it
 	// Held says that it has ready tasks, and limits hold all of them up: a new one would wait, too, unless it has another key.
 	Held bool
 	// Workers are those that may have its tasks; nil: any may.
@@ -554,6 +563,10 @@ func (m *Machine) Supply(queue string) (s Supply) {
 	if l == nil {
 		return s
 	}
+	if !m.MayRun() {
+		s.Held = l.states[core.Ready] > 0
+		return s
+	}
 	s.Tasks = l.available(m.stamp)
 	s.Held = s.Tasks == 0 && l.share != nil && l.states[core.Ready] > 0
 	if most := l.config.Share.MaxWorkers; most > 0 && l.share != nil && len(l.share.workers) >= int(most) {
@@ -562,9 +575,9 @@ func (m *Machine) Supply(queue string) (s Supply) {
 	return s
 }
 
-// ReadyCount returns how many tasks of a queue can be given out now, as its pause and its limits let it.
+// ReadyCount returns how many tasks of a queue can be given out now, as its pause, its limits and the tenant's quota let it.
 func (m *Machine) ReadyCount(queue string) uint64 {
-	if l := m.names[queue]; l != nil {
+	if l := m.names[queue]; l != nil && m.MayRun() {
 		return l.available(m.stamp)
 	}
 	return 0

@@ -24,7 +24,7 @@ func (m *Machine) finish(tx core.Txn, c *core.ApplyContext, r *run, rec *record,
 	}
 	if r.queue.retain(rec.state) == retainNone {
 		r.queue.purged++
-		r.queue.bytes -= r.payload + told
+		m.addBytes(r.queue, -(r.payload + told))
 		e := ended{attempt: rec.attempt, longHolder: rec.longHolder, labels: r.labels, cancel: rec.hasCancel, reported: rec.reported}
 		if err := m.erase(tx, r.id, rec.state, e); err != nil {
 			return err
@@ -36,7 +36,7 @@ func (m *Machine) finish(tx core.Txn, c *core.ApplyContext, r *run, rec *record,
 		attempt: rec.attempt, bytes: r.payload + uint64(size) + told, longHolder: rec.longHolder, labels: r.labels, cancel: rec.hasCancel,
 		effects: rec.outcome == core.OutcomeCompleted && hasEffects(c), reported: rec.reported,
 	}
-	r.queue.bytes += uint64(size)
+	m.addBytes(r.queue, uint64(size))
 	if e.effects {
 		m.saveEffects(tx, c, r.id, rec.token)
 	}
@@ -152,7 +152,7 @@ func (m *Machine) remove(tx core.Txn, p *past, row pastRow) error {
 	}
 	m.move(&l.plain, p.state, 0)
 	l.purged++
-	l.bytes -= row.bytes
+	m.addBytes(l, -row.bytes)
 	l.counters.ended -= row.size()
 	m.endedBytes -= row.size()
 	return nil

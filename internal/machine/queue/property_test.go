@@ -182,9 +182,11 @@ func (tw *twins) op(rt *rapid.T) core.Op {
 	pause := func(name string) core.Millis {
 		return rapid.SampledFrom([]core.Millis{0, 1000, 20_000}).Draw(rt, name)
 	}
-	switch rapid.IntRange(0, 46).Draw(rt, "op") {
+	switch rapid.IntRange(0, 48).Draw(rt, "op") {
 	case 44, 45, 46:
 		return tw.randomKeySet(rt)
+	case 47, 48:
+		return randomQuota(rt)
 	case 36, 37:
 		return tw.randomBulk(rt)
 	case 38:
@@ -266,6 +268,15 @@ func randomShare(rt *rapid.T) (s core.QueueShare) {
 		NoFairness: rapid.Bool().Draw(rt, "no fairness"), Strict: rapid.IntRange(0, 2).Draw(rt, "strict") == 0,
 		Concurrency: rapid.Int64Range(0, 3).Draw(rt, "concurrency"), KeyConcurrency: rapid.Int64Range(0, 2).Draw(rt, "of a key"),
 		Rate: randomRate(rt), KeyRate: randomRate(rt), MaxWorkers: rapid.Int32Range(0, 1).Draw(rt, "workers"), DeadLetter: s.DeadLetter,
+	}
+}
+
+// randomQuota is a quota that leaves room for a few tasks, or none that was told.
+func randomQuota(rt *rapid.T) core.Op {
+	few := func(name string, most int64) int64 { return rapid.Int64Range(0, most).Draw(rt, name) }
+	return &core.TenantQuota{
+		Bounds: core.TaskBounds{Tasks: few("tasks", 6), Bytes: few("bytes", 100), Running: few("running", 3)},
+		Others: core.TaskUse{Tasks: uint64(few("other tasks", 2)), Bytes: uint64(few("other bytes", 20)), Running: uint64(few("others running", 1))},
 	}
 }
 

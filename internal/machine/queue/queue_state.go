@@ -187,6 +187,10 @@ func (m *Machine) move(ln *lane, from, to core.State) {
 		l.states[to]++
 	}
 	m.moveInLane(ln, from, to)
+	if !l.removed {
+		m.count(from, ^uint64(0))
+		m.count(to, 1)
+	}
 }
 
 // wake notes that a queue gained a ready task, once until Events.

@@ -100,6 +100,13 @@ func (m *Machine) roomToRedrive(v core.View, c *core.ApplyContext, r *redriving)
 			}
 		}
 	}
+	var more uint64
+	if is, was := len(r.payload), len(r.was.payload); r.record != nil && is > was {
+		more = uint64(is - was)
+	}
+	if fact := m.roomInTenant(c, 1, more); fact != nil {
+		return fact, nil
+	}
 	if r.rec.lane == 0 {
 		return nil, nil
 	}
@@ -154,8 +161,8 @@ func (m *Machine) saveRewritten(tx core.Txn, r *redriving, had uint64) {
 	tx.Set(m.mem.own(m.key), m.keep(record))
 	m.touch(r.from)
 	m.touch(r.to)
-	r.from.bytes -= had
-	r.to.bytes += had - uint64(len(r.was.payload)) + uint64(len(r.payload))
+	m.addBytes(r.from, -had)
+	m.addBytes(r.to, had-uint64(len(r.was.payload))+uint64(len(r.payload)))
 	if r.to != r.from {
 		m.dropLabels(tx, r.id, r.was.labels)
 		m.saveLabels(tx, r.to, r.id, r.was.labels)

@@ -76,6 +76,7 @@ func (m *Machine) removeLine(tx core.Txn, l *queueState) error {
 		return errs.Corruptf("queue %q counts less than it holds", l.name)
 	}
 	m.endedBytes -= l.counters.ended
+	m.use = m.use.Less(l.use())
 	delete(m.names, l.name)
 	m.removeShare(tx, l)
 	l.removed, l.config = true, core.QueueConfig{} // nothing of what is left is ruled by it
@@ -306,7 +307,7 @@ func (m *Machine) cancelRemoved(tx core.Txn, c *core.ApplyContext, l *queueState
 	m.bury(tx, id, tombstone{core.Cancelled, rec.outcome, rec.token, made.content, c.Stamp.Add(m.o.Remember)})
 	m.move(&l.plain, s, 0)
 	l.purged++
-	l.bytes -= uint64(len(made.payload)) + told
+	m.addBytes(l, -(uint64(len(made.payload)) + told))
 	m.ended = append(m.ended, id)
 	return nil
 }
@@ -347,7 +348,7 @@ func (m *Machine) buryRemoved(tx core.Txn, c *core.ApplyContext, l *queueState, 
 		}
 		m.move(&l.plain, s, 0)
 		l.purged++
-		l.bytes -= row.bytes
+		m.addBytes(l, -row.bytes)
 		l.counters.ended -= row.size()
 	}
 	m.key = keys.AppendTerminal(m.key[:0], m.p, l.number, s, row.at, row.id)

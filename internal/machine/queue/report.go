@@ -89,7 +89,7 @@ func (m *Machine) applyReport(tx core.Txn, c *core.ApplyContext, op *core.TaskRe
 	}
 	m.saveTold(tx, op.Task, &t)
 	m.touch(r.queue)
-	r.queue.bytes += t.bytes() - before
+	m.addBytes(r.queue, t.bytes()-before)
 	if !r.rec.reported {
 		m.log.run(r, runRenewed)
 		r.rec.reported = true
@@ -185,7 +185,7 @@ func (m *Machine) endReports(tx core.Txn, r *run, rec *record) (uint64, error) {
 	if rec.state == core.Completed && t.hasCheckpoint {
 		m.key = keys.AppendCheckpoint(m.key[:0], m.p, r.id)
 		tx.Delete(m.mem.own(m.key))
-		r.queue.bytes -= t.checkpoint
+		m.addBytes(r.queue, -t.checkpoint)
 		t.checkpoint, t.hasCheckpoint = 0, false
 		m.saveTold(tx, r.id, &t)
 	}

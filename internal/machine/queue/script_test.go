@@ -288,6 +288,7 @@ var recordNames = [...]string{
 	keys.RecordTaskReport: "report", keys.RecordTaskLog: "log", keys.RecordCheckpoint: "checkpoint",
 	keys.RecordShare: "share", keys.RecordLane: "lane",
 	keys.RecordErrorGroup: "errors", keys.RecordErrors: "error_state",
+	keys.RecordTenantQuota: "tenant_quota",
 }
 
 // op reads the op that a command stands for.
@@ -344,6 +345,11 @@ func (s *script) op(w words, cmd string) core.Op {
 		return s.updateOp(w)
 	case "pause", "resume":
 		return &core.QueuePause{Queue: w.name(), Resume: cmd == "resume", Until: w.at("until"), Reason: w.str("reason", "")}
+	case "quota":
+		return &core.TenantQuota{
+			Bounds: core.TaskBounds{Tasks: w.num("tasks"), Bytes: w.num("bytes"), Running: w.num("running")},
+			Others: core.TaskUse{Tasks: uint64(w.num("others_tasks")), Bytes: uint64(w.num("others_bytes")), Running: uint64(w.num("others_running"))},
+		}
 	case "bulk":
 		return s.bulkOp(w)
 	case "unbulk":
@@ -662,6 +668,8 @@ func (s *script) answer(op core.Op, r core.OpResult, fact core.Fact) string {
 		return fmt.Sprintf("version=%d\n", r.Version)
 	case *core.QueueDelete:
 		return fmt.Sprintf("existed=%v\n", r.Existed)
+	case *core.TenantQuota:
+		return fmt.Sprintf("use=%+v\n", s.m.Use())
 	case *core.QueuePause, *core.KeySet, *core.BulkStart, *core.BulkStop:
 		return fmt.Sprintf("replayed=%v\n", r.Replayed)
 	}

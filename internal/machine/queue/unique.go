@@ -204,6 +204,11 @@ func (m *Machine) replace(tx core.Txn, c *core.ApplyContext, l *queueState, op *
 	if fact := l.roomToReplace(op, uint64(len(was.payload))); fact != nil {
 		return core.OpResult{}, fact, nil
 	}
+	if is := len(op.Payload); is > len(was.payload) {
+		if fact := m.roomInTenant(c, 0, uint64(is-len(was.payload))); fact != nil {
+			return core.OpResult{}, fact, nil
+		}
+	}
 	if rec.state == core.Ready {
 		m.settleOne(tx, l, id, rec)
 	}
@@ -219,7 +224,7 @@ func (m *Machine) replace(tx core.Txn, c *core.ApplyContext, l *queueState, op *
 	m.dropLabels(tx, id, labels)
 	m.saveLabels(tx, l, id, op.Labels)
 	m.touch(l)
-	l.bytes += uint64(len(op.Payload)) - size
+	m.addBytes(l, uint64(len(op.Payload))-size)
 	m.dropExpiry(tx, id, rec)
 	m.setExpiry(tx, l, id, rec, expiryOf(c, l, op))
 	if err := m.replacePlace(tx, c, l, op, id, rec); err != nil {

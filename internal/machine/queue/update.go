@@ -27,7 +27,7 @@ func (m *Machine) applyUpdate(tx core.Txn, c *core.ApplyContext, op *core.TaskUp
 		m.settleOne(tx, l, op.Task, &rec)
 	}
 	if op.HasPayload || op.HasLabels || op.ContentType != "" {
-		if fact, err := m.editSpec(tx, l, op, &rec); fact != nil || err != nil {
+		if fact, err := m.editSpec(tx, c, l, op, &rec); fact != nil || err != nil {
 			return core.OpResult{}, fact, err
 		}
 	}
@@ -63,7 +63,7 @@ func checkUpdate(op *core.TaskUpdate, l *queueState, rec *record) core.Fact {
 }
 
 // editSpec writes a task's payload record again, with the payload or the labels that op gives it.
-func (m *Machine) editSpec(tx core.Txn, l *queueState, op *core.TaskUpdate, rec *record) (core.Fact, error) {
+func (m *Machine) editSpec(tx core.Txn, c *core.ApplyContext, l *queueState, op *core.TaskUpdate, rec *record) (core.Fact, error) {
 	m.key = keys.AppendTaskPayload(m.key[:0], m.p, op.Task)
 	value, err := must(tx, m.key, "payload of task %s", op.Task)
 	if err != nil {
@@ -80,6 +80,9 @@ func (m *Machine) editSpec(tx core.Txn, l *queueState, op *core.TaskUpdate, rec 
 		s.payload = op.Payload
 		if is := uint64(len(op.Payload)); is > was {
 			if fact := l.roomForBytes(is - was); fact != nil {
+				return fact, nil
+			}
+			if fact := m.roomInTenant(c, 0, is-was); fact != nil {
 				return fact, nil
 			}
 		}
@@ -101,7 +104,7 @@ func (m *Machine) editSpec(tx core.Txn, l *queueState, op *core.TaskUpdate, rec 
 	}
 	is := uint64(len(s.payload))
 	m.touch(l)
-	l.bytes += is - was
+	m.addBytes(l, is-was)
 	if rec.state == core.Dead && (is != was || had != (len(s.labels) > 0)) {
 		return nil, m.editPast(tx, l, op.Task, rec, is-was, len(s.labels) > 0)
 	}
