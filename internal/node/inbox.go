@@ -13,15 +13,22 @@ import (
 type inbox struct {
 	// Guards all fields.
 	mu sync.Mutex
-	// queue holds the proposals that wait for an entry, in the order in which they came.
+	// queue holds the proposals that wait for an entry, in the order in which they came. Besides those of the shard itself they are
+	// of one tenant; while those of several wait, they are in fair and queue is empty.
 	queue []*proposal
-	// commits is how many commits the proposals of queue have.
+	// tenant is the one of queue; 0: all are of the shard itself.
+	tenant core.TenantID
+	// fair is nil while at most one tenant waits.
+	fair *fair
+	// weights are those of tenants that have one.
+	weights map[core.TenantID]int64
+	// commits is how many commits the proposals of queue, or of fair, have.
 	commits int
 	// lazy holds renewals. They wait for other proposals to share an entry with, for RenewEvery at most.
 	lazy []*proposal
 	// lazyAt is the boot time at which the first of lazy came.
 	lazyAt time.Duration
-	// bytes of the proposals of queue and lazy.
+	// bytes of the proposals of queue, fair and lazy.
 	bytes int64
 	// closed is set when the loop ends: nothing is taken any more.
 	closed bool
@@ -66,11 +73,8 @@ func (in *inbox) add(p *proposal, lazy bool, o *Options, refusal func() core.Fac
 	if refuse := refusal(); refuse != nil {
 		return refuse
 	}
-	switch {
-	case len(in.queue)+len(in.lazy) >= o.QueueProposals:
-		return core.Unavailable{Reason: "overload", Limit: "proposals"}
-	case in.bytes+int64(p.bytes) > o.QueueBytes:
-		return core.Unavailable{Reason: "overload", Limit: "proposal_bytes"}
+	if refuse := in.full(p, o); refuse != nil {
+		return refuse
 	}
 	in.bytes += int64(p.bytes)
 	if lazy {
@@ -79,10 +83,48 @@ func (in *inbox) add(p *proposal, lazy bool, o *Options, refusal func() core.Fac
 		}
 		in.lazy = append(in.lazy, p)
 	} else {
-		in.queue = append(in.queue, p)
-		in.commits += len(p.commits)
+		in.push(p)
 	}
 	return nil
+}
+
+// full says why there is no room for a proposal. While those of one tenant wait, the bounds are those of the shard; another tenant
+// always finds room next to it. The lock is held.
+func (in *inbox) full(p *proposal, o *Options) core.Fact {
+	switch {
+	case in.fair != nil:
+		return in.fair.refusal(p, in.fair.waiting+len(in.lazy), o.QueueProposals, in.bytes, o.QueueBytes)
+	case in.tenant != 0 && p.tenant() != 0 && p.tenant() != in.tenant:
+		return nil
+	case len(in.queue)+len(in.lazy) >= o.QueueProposals:
+		return core.Unavailable{Reason: "overload", Limit: "proposals"}
+	case in.bytes+int64(p.bytes) > o.QueueBytes:
+		return core.Unavailable{Reason: "overload", Limit: "proposal_bytes"}
+	}
+	return nil
+}
+
+// push adds a proposal behind those that wait. The lock is held.
+func (in *inbox) push(p *proposal) {
+	in.commits += len(p.commits)
+	if in.fair != nil {
+		in.fair.push(p)
+		return
+	}
+	switch t := p.tenant(); {
+	case t == 0 || t == in.tenant:
+	case in.tenant == 0:
+		in.tenant = t
+	default:
+		in.fair = &fair{weights: in.weights}
+		for _, had := range in.queue {
+			in.fair.push(had)
+		}
+		in.fair.push(p)
+		in.queue, in.tenant = nil, 0
+		return
+	}
+	in.queue = append(in.queue, p)
 }
 
 // receive takes a message of a peer. It is dropped if the messages that wait take max bytes, or if the loop has ended: Raft sends
@@ -120,6 +162,16 @@ func (in *inbox) install(i *installing) {
 	in.installed = i
 }
 
+// weigh takes over the weights of tenants, which nothing changes any more.
+func (in *inbox) weigh(weights map[core.TenantID]int64) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.weights = weights
+	if in.fair != nil {
+		in.fair.weights = weights
+	}
+}
+
 // take removes and returns all but the proposals.
 func (in *inbox) take() arrived {
 	in.mu.Lock()
@@ -150,19 +202,45 @@ func (in *inbox) hurry(o *Options) {
 	in.lazyAt = o.Clock.Boot() - o.RenewEvery
 }
 
-// gather removes and returns proposals for one entry, in order and up to an entry's size, and their commits. Renewals join
-// when another proposal makes an entry anyway, or when they have waited long enough.
+// gather removes and returns proposals for one entry, up to an entry's size, and their commits: in order, or as fair has it. Renewals
+// join when another proposal makes an entry anyway, or when they have waited long enough.
 func (in *inbox) gather(o *Options) ([]*proposal, []core.Commit) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if len(in.lazy) > 0 && (len(in.queue) > 0 || o.Clock.Boot() >= in.lazyAt+o.RenewEvery) {
+	if len(in.lazy) > 0 && (in.commits > 0 || o.Clock.Boot() >= in.lazyAt+o.RenewEvery) {
 		for _, p := range in.lazy {
-			in.commits += len(p.commits)
+			in.push(p)
 		}
-		in.queue = append(in.queue, in.lazy...)
 		in.lazy = nil
 	}
-	size, n, count := 0, 0, 0
+	proposals, count := in.some(o)
+	if len(proposals) == 0 {
+		return nil, nil
+	}
+	in.commits -= count
+	commits := make([]core.Commit, 0, count+grantRoom)
+	for _, p := range proposals {
+		commits = append(commits, p.commits...)
+	}
+	return proposals, commits
+}
+
+// some removes and returns the proposals of one entry, and how many commits they have. The lock is held.
+func (in *inbox) some(o *Options) (proposals []*proposal, count int) {
+	if f := in.fair; f != nil {
+		had := f.bytes
+		proposals, count = f.gather(o.EntryBytes, o.EntryCommits)
+		in.bytes -= had - f.bytes
+		if !f.several() { // in the order that they would have gone in
+			in.fair, in.tenant = nil, 0
+			for _, p := range f.drain() {
+				in.commits -= len(p.commits)
+				in.push(p)
+			}
+		}
+		return proposals, count
+	}
+	size, n := 0, 0
 	for n < len(in.queue) {
 		p := in.queue[n]
 		if n > 0 && (size+p.bytes > o.EntryBytes || count+len(p.commits) > o.EntryCommits) {
@@ -174,20 +252,15 @@ func (in *inbox) gather(o *Options) ([]*proposal, []core.Commit) {
 		n++
 	}
 	if n == 0 {
-		return nil, nil
+		return nil, 0
 	}
-	in.commits -= count
-	proposals := slices.Clone(in.queue[:n])
-	commits := make([]core.Commit, 0, count+grantRoom)
-	for _, p := range proposals {
-		commits = append(commits, p.commits...)
-	}
+	proposals = slices.Clone(in.queue[:n])
 	clear(in.queue[:n])
 	in.queue = in.queue[n:]
 	if len(in.queue) == 0 {
-		in.queue = nil
+		in.queue, in.tenant = nil, 0
 	}
-	return proposals, commits
+	return proposals, count
 }
 
 // drain removes and returns all proposals.
@@ -195,7 +268,10 @@ func (in *inbox) drain() []*proposal {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	all := append(in.queue, in.lazy...)
-	in.queue, in.lazy, in.bytes, in.commits = nil, nil, 0, 0
+	if in.fair != nil {
+		all = append(all, in.fair.drain()...)
+	}
+	in.queue, in.lazy, in.fair, in.tenant, in.bytes, in.commits = nil, nil, nil, 0, 0, 0
 	return all
 }
 
@@ -211,5 +287,8 @@ func (in *inbox) stats(st *ShardStats) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	st.Proposals, st.ProposalBytes = len(in.queue)+len(in.lazy), in.bytes
+	if in.fair != nil {
+		st.Proposals += in.fair.waiting
+	}
 	st.InboxBytes, st.InboxDropped = in.messageBytes, in.dropped
 }
