@@ -139,6 +139,8 @@ type KeyBackend interface {
 	// A change of a rate is known within about a second. At a node that does not lead the partition nothing is taken, unless the
 	// ops are carried to the one that does: its edge does not see them.
 	TakeRate(p core.Partition, ops []core.Op, carried bool) (wait time.Duration, limit string)
+	// TakeCreates is TakeRate for commits, of partitions of p's namespace, which do nothing but create that many tasks.
+	TakeCreates(p core.Partition, tasks int, carried bool) (wait time.Duration, limit string)
 }
 
 // TenantBackend configures tenants.
@@ -147,6 +149,11 @@ type TenantBackend interface {
 	SetTenant(ctx context.Context, tenant string, c core.TenantConfig, ifVersion int64) (version uint64, err error)
 	// Tenant reads what is known of a tenant; one that is not has no ID.
 	Tenant(ctx context.Context, name string) (core.TenantInfo, error)
+	// OpenStream counts a stream of a partition's tenant in, unless the tenant has as many as it may. CloseStream must follow one that
+	// was counted.
+	OpenStream(p core.Partition) core.Fact
+	// CloseStream counts a stream out.
+	CloseStream(p core.Partition)
 }
 
 // NodeBackend tells what the node itself is.

@@ -37,6 +37,14 @@ type Creating struct {
 	results []*pb.CreateResult
 }
 
+// Tasks is how many tasks the commits create.
+func (b *Creating) Tasks() (n int) {
+	for i := range b.Commits {
+		n += len(b.Commits[i].Ops)
+	}
+	return n
+}
+
 // Creates reads a batch of tasks. Without atomic each stands alone, and one that cannot be used is refused alone.
 // Tasks that come without an id get one here: Apply has no randomness. Errors of the whole batch: none or too many tasks, and with atomic the first task that cannot be
 // used.

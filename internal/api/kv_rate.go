@@ -4,13 +4,21 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// Rates of keyspaces, and of all keyspaces of a namespace and of a tenant together, are held by the node. What comes too fast is
-// refused here, or waits.
+// Rates of keyspaces, and of all keyspaces of a namespace and of a tenant together, and of the tasks that a tenant creates, are held by
+// the node. What comes too fast is refused here, or waits.
 
-// Rated refuses a commit whose puts come too fast, and takes from the rates what it lets through. A carried commit goes on to the
+// Rated refuses a commit whose puts or creates come too fast, and takes from the rates what it lets through. A carried commit goes on to the
 // node that leads its partition, whose edge does not see it.
 func (s *Server) Rated(c *core.Commit, carried bool) core.Fact {
 	if wait, limit := s.node.keys.TakeRate(c.Partition, c.Ops, carried); wait > 0 {
+		return core.RateLimited{Limit: limit, RetryAfter: core.MillisOf(wait)}
+	}
+	return nil
+}
+
+// RatedCreates is Rated for commits of one namespace that do nothing but create that many tasks.
+func (s *Server) RatedCreates(p core.Partition, tasks int, carried bool) core.Fact {
+	if wait, limit := s.node.keys.TakeCreates(p, tasks, carried); wait > 0 {
 		return core.RateLimited{Limit: limit, RetryAfter: core.MillisOf(wait)}
 	}
 	return nil

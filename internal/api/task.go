@@ -42,6 +42,9 @@ func (ts *TaskService) CreateKeyed(ctx context.Context, in *pb.TaskSpec, request
 	if c.t.part, fact = c.t.placeCreate(op); fact != nil {
 		return nil, edge.Within("task", fact)
 	}
+	if fact := ts.s.RatedCreates(c.t.part, 1, false); fact != nil {
+		return nil, fact
+	}
 	r, at, err := c.proposeOp(ctx, op)
 	if err != nil {
 		return nil, err
@@ -67,6 +70,9 @@ func (ts *TaskService) BatchCreate(ctx context.Context, in *pb.BatchCreateReques
 	// Where no item is left, nothing is proposed.
 	p := core.Proposed{}
 	if len(b.Commits) > 0 {
+		if fact := ts.s.RatedCreates(b.Commits[0].Partition, b.Tasks(), c.t.several()); fact != nil {
+			return nil, fact
+		}
 		if p, err = c.proposeEach(ctx, b.Commits); err != nil {
 			return nil, err
 		}

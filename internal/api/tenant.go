@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/auth"
@@ -44,12 +45,19 @@ func (ts *TenantService) Get(ctx context.Context, in *pb.GetTenantRequest) (*pb.
 	if t.ID == 0 && name != own {
 		return nil, core.NotFound{Kind: "tenant", ID: name}
 	}
+	most := t.Config.Tasks.OrDefault()
+	over := t.Use.Less(core.TaskUse{Tasks: uint64(most.Tasks), Bytes: uint64(most.Bytes), Running: uint64(most.Running)})
 	return &pb.GetTenantResponse{
+		CurrentTasks: t.Use.Tasks, CurrentTaskBytes: t.Use.Bytes, CurrentRunningTasks: t.Use.Running, CurrentStreams: uint64(max(t.Streams, 0)),
+		OvershootTasks: over.Tasks, OvershootTaskBytes: over.Bytes, OvershootRunningTasks: over.Running,
+		RecentTaskCreatesPerSecond: t.Creates.Puts, OvershootTaskCreates: t.Creates.OverPuts,
 		Tenant: name, Namespaces: t.Namespaces, MeasuredKeyBytes: t.Measured, OverKeyBytes: t.Over,
 		RecentKeyWritesPerSecond: t.Pace.Puts, RecentKeyBytesPerSecond: t.Pace.Bytes,
 		OvershootKeyWrites: t.Pace.OverPuts, OvershootKeyBytesWritten: t.Pace.OverBytes,
 		Config: &pb.TenantConfig{
 			Version: t.Config.Version, KeyBytes: t.Config.KeyBytes, KeyWritesPerSecond: t.Config.KeyRate, KeyBytesPerSecond: t.Config.KeyByteRate,
+			Weight: uint32(t.Config.Weight), TaskCreatesPerSecond: t.Config.CreateRate, Streams: t.Config.Streams,
+			Tasks: t.Config.Tasks.Tasks, TaskBytes: t.Config.Tasks.Bytes, RunningTasks: t.Config.Tasks.Running,
 		},
 	}, nil
 }
@@ -72,12 +80,32 @@ func (ts *TenantService) Set(ctx context.Context, in *pb.SetTenantRequest) (*pb.
 	for _, bound := range []struct {
 		field string
 		n     int64
-	}{{"key_bytes", c.GetKeyBytes()}, {"key_writes_per_second", c.GetKeyWritesPerSecond()}, {"key_bytes_per_second", c.GetKeyBytesPerSecond()}} {
+	}{
+		{"key_bytes", c.GetKeyBytes()},
+		{"key_writes_per_second", c.GetKeyWritesPerSecond()},
+		{"key_bytes_per_second", c.GetKeyBytesPerSecond()},
+		{"task_creates_per_second", c.GetTaskCreatesPerSecond()},
+		{"streams", c.GetStreams()},
+		{"tasks", c.GetTasks()},
+		{"task_bytes", c.GetTaskBytes()},
+		{"running_tasks", c.GetRunningTasks()},
+	} {
 		if bound.n < 0 {
 			return nil, edge.Invalid("config."+bound.field, "must not be negative")
 		}
 	}
-	config := core.TenantConfig{KeyBytes: c.GetKeyBytes(), KeyRate: c.GetKeyWritesPerSecond(), KeyByteRate: c.GetKeyBytesPerSecond()}
+	if c.GetWeight() > core.MaxTenantWeight {
+		return nil, edge.Invalid("config.weight", fmt.Sprintf("must be at most %d", core.MaxTenantWeight))
+	}
+	config := core.TenantConfig{
+		KeyBytes: c.GetKeyBytes(), KeyRate: c.GetKeyWritesPerSecond(), KeyByteRate: c.GetKeyBytesPerSecond(),
+		Weight: int64(c.GetWeight()), CreateRate: c.GetTaskCreatesPerSecond(), Streams: c.GetStreams(),
+		Tasks: core.TaskBounds{Tasks: c.GetTasks(), Bytes: c.GetTaskBytes(), Running: c.GetRunningTasks()},
+	}
+	if format := ts.s.node.self.Format(); config.Shares() && format < core.FormatShare { // older programs cannot read it in the log
+		return nil, core.Invalid{Field: "config", Reason: "not_supported", Message: fmt.Sprintf(
+			"weights of tenants and bounds on their tasks need format %d of the cluster, which has %d", core.FormatShare, format)}
+	}
 	next, err := ts.tenants.SetTenant(ctx, in.GetTenant(), config, version)
 	if err != nil {
 		return nil, err

@@ -45,6 +45,8 @@ type dispatcher struct {
 	releasing map[core.TaskHold]struct{}
 	// Sessions whose streams broke, and which may still be resumed.
 	graces graces
+	// Partitions whose queues give nothing because their tenants have as many running tasks as they may.
+	full map[core.Partition]struct{}
 	// Queues that may have something to give and someone to take it. Each is in it once.
 	hot []*demand
 	// Unary claims that wait; at most Options.Claims.
@@ -156,7 +158,7 @@ type settling struct {
 
 // newDispatcher returns the dispatcher of a shard, with no session and no claim.
 func newDispatcher(s *shard) *dispatcher {
-	return &dispatcher{s: s, sessions: make(map[sessionKey]*session), demands: make(map[queueKey]*demand), releasing: make(map[core.TaskHold]struct{})}
+	return &dispatcher{s: s, sessions: make(map[sessionKey]*session), demands: make(map[queueKey]*demand), releasing: make(map[core.TaskHold]struct{}), full: make(map[core.Partition]struct{})}
 }
 
 // lockWithSupply locks mu and returns what each queue can give out, and whether the partition was cleared. It holds the
@@ -165,7 +167,8 @@ func (d *dispatcher) lockWithSupply(p core.Partition, queues []core.GrantQueue) 
 	supplies = make([]queue.Supply, len(queues))
 	d.s.applier.machineMu.RLock()
 	defer d.s.applier.machineMu.RUnlock()
-	if m := d.s.applier.machine.Queue(p); m != nil {
+	m := d.s.applier.machine.Queue(p)
+	if m != nil {
 		for i, q := range queues {
 			supplies[i] = m.Supply(q.Name)
 		}
@@ -173,6 +176,9 @@ func (d *dispatcher) lockWithSupply(p core.Partition, queues []core.GrantQueue) 
 		cleared = d.s.isCleared(p)
 	}
 	d.mu.Lock()
+	if m != nil && !m.MayRun() {
+		d.full[p] = struct{}{}
+	}
 	return supplies, cleared
 }
 
@@ -501,6 +507,9 @@ func (d *dispatcher) applied(m *commit.Machine, a *appliedEntry) []send {
 			}
 		}
 	}
+	if len(d.full) > 0 {
+		d.givesAgain(m)
+	}
 	f := a.own
 	if f == nil {
 		return out
@@ -537,9 +546,31 @@ func (d *dispatcher) refresh(m *commit.Machine, dm *demand) {
 	var s queue.Supply
 	if q := m.Queue(dm.key.p); q != nil {
 		s = q.Supply(dm.key.name)
+		if !q.MayRun() {
+			d.full[dm.key.p] = struct{}{}
+		}
 	}
 	dm.supply(s)
 	d.heatQueue(dm)
+}
+
+// givesAgain looks at partitions that gave nothing, and takes in those that may again. The caller holds the machine and the mutex.
+func (d *dispatcher) givesAgain(m *commit.Machine) {
+	again := make(map[core.Partition]bool)
+	for p := range d.full {
+		if q := m.Queue(p); q == nil || q.MayRun() {
+			again[p] = true
+			delete(d.full, p)
+		}
+	}
+	if len(again) == 0 {
+		return
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(d.demands), queueKey.compare) {
+		if again[k.p] {
+			d.refresh(m, d.demands[k])
+		}
+	}
 }
 
 // granted books one grant's tasks to its subscription and says where they go.

@@ -83,6 +83,12 @@ type Node struct {
 	tenants atomic.Pointer[map[core.TenantID]uint64]
 	// Is told when the leader of a shard has changed, or serves.
 	moved notifier
+	// Streams of tenants, of this node and of others.
+	streams tenantStreams
+	// What tenants have of tasks, at the last look. The map is replaced, never changed.
+	taskUse atomic.Pointer[map[core.TenantID]core.TaskUse]
+	// The weights of tenants that have one, as all shards know them; owned by who tends the disk.
+	weights map[core.TenantID]int64
 	// What the counters of queues were. The goroutine that tends samples them; sampledStep is one more than the step of the last sample,
 	// and sampledQueues how many queues the largest namespace had in it.
 	history       *history.History

@@ -77,6 +77,8 @@ const (
 	// peerRatesUsed tells the leader of shard 0 what its sender took of rates, and peerRatesShared is the answer: see internal/rate.
 	peerRatesUsed   byte = 12
 	peerRatesShared byte = 13
+	// peerStreams tells how many streams tenants have at the sender: see tenant_streams.go.
+	peerStreams byte = 26
 	// peerWorkersAsk asks for the workers of a namespace, or makes one quiet, and peerWorkers is the answer: see workers_peers.go.
 	peerWorkersAsk byte = 24
 	peerWorkers    byte = 25
@@ -124,6 +126,9 @@ func (n *Node) Receive(node uint64, shard core.ShardID, msg []byte) {
 		return
 	case peerRatesShared:
 		n.takeShared(from, msg[1:])
+		return
+	case peerStreams:
+		n.takeStreams(from, msg[1:])
 		return
 	case peerWorkersAsk:
 		n.later(func() { n.takeWorkersAsk(from, msg[1:]) })

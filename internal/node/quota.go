@@ -71,11 +71,15 @@ func (n *Node) tendQuotas(now time.Duration) error {
 	if err != nil {
 		return err
 	}
+	n.weighTenants(tenants)
+	n.tendTasks(tenants)
+	n.boundStreams(tenants)
 	parts := n.boundedParts(tenants)
 	table := make(map[rate.Key]core.KeyRate)
 	measured := false
 	for id, c := range tenants {
 		addRate(table, rate.Key{Tenant: id}, core.KeyRate{Puts: c.KeyRate, Bytes: c.KeyByteRate})
+		addRate(table, rate.TasksOf(id), core.KeyRate{Puts: c.CreateRate})
 		measured = measured || c.KeyBytes > 0 // also of nothing, which is what is told then
 	}
 	for i := range parts {

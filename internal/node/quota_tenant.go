@@ -69,7 +69,11 @@ func (n *Node) Tenant(ctx context.Context, name string) (t core.TenantInfo, err 
 		t.Over = t.Measured > uint64(t.Config.KeyBytes)
 	}
 	if err == nil && t.ID != 0 {
-		t.Pace = n.KeyPace(core.Partition{Tenant: t.ID}, true)
+		t.Pace, t.Creates = n.KeyPace(core.Partition{Tenant: t.ID}, true), n.CreatePace(t.ID)
+		if use := n.taskUse.Load(); use != nil {
+			t.Use = (*use)[t.ID]
+		}
+		t.Streams = n.openStreams(t.ID)
 	}
 	return t, err
 }

@@ -30,6 +30,22 @@ func (n *Node) TakeRate(p core.Partition, ops []core.Op, carried bool) (wait tim
 	return n.rates.Take(p, ops, n.o.Clock.Boot())
 }
 
+// TakeCreates takes tasks that are created in partitions of a tenant from its rate, as TakeRate does.
+func (n *Node) TakeCreates(p core.Partition, tasks int, carried bool) (wait time.Duration, limit string) {
+	if !n.rates.Any() {
+		return 0, ""
+	}
+	if s, err := n.shardOf(p); err != nil || !carried && !s.view.ready.Load() {
+		return 0, ""
+	}
+	return n.rates.TakeCreates(p.Tenant, tasks, n.o.Clock.Boot())
+}
+
+// CreatePace tells how many tasks a tenant creates in a second, as puts, where that has a rate.
+func (n *Node) CreatePace(tenant core.TenantID) core.KeyPace {
+	return n.rates.Pace(rate.TasksOf(tenant), n.o.Clock.Boot())
+}
+
 // shareRates tells the leader of shard 0 what this node took. The leader itself is told at once.
 func (n *Node) shareRates(now time.Duration) {
 	if !n.rates.Any() {

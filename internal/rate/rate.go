@@ -1,4 +1,5 @@
-// Package rate holds writers of keys to rates: of keyspaces, and of all keyspaces of a namespace and of a tenant together. Each node
+// Package rate holds writers of keys to rates: of keyspaces, and of all keyspaces of a namespace and of a tenant together, and
+// tenants to rates of the tasks that they create. Each node
 // holds what passes through it to them, by buckets that hold one second's worth. A bucket with at least one in it lets anything
 // through, and may be in debt then: so a frame or a commit may be larger than a second's worth.
 //
@@ -53,6 +54,20 @@ type Key struct {
 	Keyspace  string
 }
 
+// tasks is the name in the key of a rate of tasks. It has no namespace, so it does not name a keyspace.
+const tasks = "tasks"
+
+// TasksOf names the rate at which a tenant may create tasks, which counts as puts.
+func TasksOf(tenant core.TenantID) Key { return Key{Tenant: tenant, Keyspace: tasks} }
+
+// limit is the name of what bounds a part of the load.
+func (k Key) limit(part int) string {
+	if k.Namespace == 0 && k.Keyspace == tasks {
+		return "task_creates_per_second"
+	}
+	return limitsOf[part]
+}
+
 // bucket is what is left of a rate at this node.
 type bucket struct {
 	// at is the boot time of the last look.
@@ -86,42 +101,90 @@ type share struct {
 // Any reports whether there was ever a rate.
 func (r *Rates) Any() bool { return r.table.Load() != nil }
 
-// Take takes what ops put in keyspaces of a partition from the rates of these, of the namespace and of the tenant: all of it, or
-// nothing. It returns how long to wait before it is asked again, and the limit that is the reason; zero: it is taken. Now is the
-// node's boot time, here and below.
+// Take takes what ops put in keyspaces of a partition from the rates of these, of the namespace and of the tenant, and the tasks that
+// they create from that of the tenant: all of it, or nothing. It returns how long to wait before it is asked again, and the limit that
+// is the reason; zero: it is taken. Now is the node's boot time, here and below.
 func (r *Rates) Take(p core.Partition, ops []core.Op, now time.Duration) (wait time.Duration, limit string) {
 	if !r.Any() {
 		return 0, ""
 	}
-	table := *r.table.Load()
-	type taking struct {
-		from *bucket
-		rate load
-		what [len(load{})]uint64
-	}
-	var takes []taking
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	t := takings{r: r, table: *r.table.Load(), now: now}
+	creates := uint64(0)
 	for _, op := range ops {
+		if op.Kind() == core.OpTaskCreate {
+			creates++
+			continue
+		}
 		puts, ok := core.KeysOf(op)
 		if !ok || !op.Kind().Has(core.OpPutsKeys) || puts.Writes == 0 {
 			continue
 		}
 		what := [...]uint64{puts.Writes, puts.Bytes}
 		for _, k := range [...]Key{{p.Tenant, p.Namespace, puts.Keyspace}, {p.Tenant, p.Namespace, ""}, {p.Tenant, 0, ""}} {
-			rate, bounded := table[k]
-			if !bounded {
-				continue
-			}
-			b := r.look(k, now, loadOf(rate))
-			b.active = now
-			if wait, limit := b.empty(now, loadOf(rate), r.shareOf(b, now, loadOf(rate))); wait > 0 {
+			if wait, limit := t.add(k, what); wait > 0 {
 				return wait, limit
 			}
-			takes = append(takes, taking{b, loadOf(rate), what})
 		}
 	}
-	for _, t := range takes {
+	if creates > 0 {
+		if wait, limit := t.add(TasksOf(p.Tenant), [...]uint64{creates, 0}); wait > 0 {
+			return wait, limit
+		}
+	}
+	t.take()
+	return 0, ""
+}
+
+// TakeCreates is Take of that many tasks that a tenant creates.
+func (r *Rates) TakeCreates(tenant core.TenantID, tasks int, now time.Duration) (wait time.Duration, limit string) {
+	if !r.Any() {
+		return 0, ""
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := takings{r: r, table: *r.table.Load(), now: now}
+	if wait, limit := t.add(TasksOf(tenant), [...]uint64{uint64(tasks), 0}); wait > 0 {
+		return wait, limit
+	}
+	t.take()
+	return 0, ""
+}
+
+// takings are what is to be taken together. The lock of the rates is held.
+type takings struct {
+	r     *Rates
+	table map[Key]core.KeyRate
+	now   time.Duration
+	all   []taking
+}
+
+// taking is what is to be taken from one rate.
+type taking struct {
+	from *bucket
+	rate load
+	what [len(load{})]uint64
+}
+
+// add notes what is to be taken from a rate, if there is one. It returns how long to wait where nothing is left, and the limit.
+func (t *takings) add(k Key, what [len(load{})]uint64) (wait time.Duration, limit string) {
+	rate, bounded := t.table[k]
+	if !bounded {
+		return 0, ""
+	}
+	b := t.r.look(k, t.now, loadOf(rate))
+	b.active = t.now
+	if wait, part := b.empty(t.now, loadOf(rate), t.r.shareOf(b, t.now, loadOf(rate))); wait > 0 {
+		return wait, k.limit(part)
+	}
+	t.all = append(t.all, taking{b, loadOf(rate), what})
+	return 0, ""
+}
+
+// take takes all that was noted.
+func (t *takings) take() {
+	for _, t := range t.all {
 		for i := range t.what {
 			t.from.taken[i] += t.what[i]
 			if t.rate[i] > 0 { // where there is none, nothing is owed when one is set
@@ -129,7 +192,6 @@ func (r *Rates) Take(p core.Partition, ops []core.Op, now time.Duration) (wait t
 			}
 		}
 	}
-	return 0, ""
 }
 
 // bucketOf returns the bucket of a rate, which is full at first. r.mu is held.
@@ -173,8 +235,9 @@ const almostOne = 1 - 1e-6
 // lookAgain is the longest that anybody is told to wait: this node's share may be another by then.
 const lookAgain = 500 * time.Millisecond
 
-// empty says for how long the bucket lets nothing through: until there is one in it, lookAgain at the most.
-func (b *bucket) empty(now time.Duration, rate, share load) (wait time.Duration, limit string) {
+// empty says for how long the bucket lets nothing through, and for which part of the load: until there is one in it, lookAgain at the
+// most.
+func (b *bucket) empty(now time.Duration, rate, share load) (wait time.Duration, part int) {
 	for i := range rate {
 		if rate[i] <= 0 || b.have[i] >= almostOne {
 			continue
@@ -184,9 +247,9 @@ func (b *bucket) empty(now time.Duration, rate, share load) (wait time.Duration,
 		if seconds := (1 - b.have[i]) / share[i]; seconds < wait.Seconds() { // not where the share is nothing
 			wait = max(time.Duration(math.Ceil(seconds*float64(time.Second))), time.Millisecond)
 		}
-		return wait, limitsOf[i]
+		return wait, i
 	}
-	return 0, ""
+	return 0, 0
 }
 
 // Publish takes over the rates that there are, and forgets what is of others or was not used for long.

@@ -650,6 +650,12 @@ var tenantConfigFields = []jsonField[pb.TenantConfig]{
 	{"key_bytes", func(d *jsonReader, m *pb.TenantConfig) { m.KeyBytes = d.Integer(0, 4611686018427387904) }},
 	{"key_writes_per_second", func(d *jsonReader, m *pb.TenantConfig) { m.KeyWritesPerSecond = d.Integer(0, 4611686018427387904) }},
 	{"key_bytes_per_second", func(d *jsonReader, m *pb.TenantConfig) { m.KeyBytesPerSecond = d.Integer(0, 4611686018427387904) }},
+	{"weight", func(d *jsonReader, m *pb.TenantConfig) { m.Weight = d.Uint32() }},
+	{"task_creates_per_second", func(d *jsonReader, m *pb.TenantConfig) { m.TaskCreatesPerSecond = d.Integer(0, 4611686018427387904) }},
+	{"streams", func(d *jsonReader, m *pb.TenantConfig) { m.Streams = d.Integer(0, 4611686018427387904) }},
+	{"tasks", func(d *jsonReader, m *pb.TenantConfig) { m.Tasks = d.Integer(0, 4611686018427387904) }},
+	{"task_bytes", func(d *jsonReader, m *pb.TenantConfig) { m.TaskBytes = d.Integer(0, 4611686018427387904) }},
+	{"running_tasks", func(d *jsonReader, m *pb.TenantConfig) { m.RunningTasks = d.Integer(0, 4611686018427387904) }},
 }
 
 var createRepoRequestFields = []jsonField[pb.CreateRepoRequest]{
@@ -1929,6 +1935,17 @@ func writeGetTenantResponse(w *jsonWriter, m *pb.GetTenantResponse) {
 		w.Count("overshoot_key_writes", m.GetOvershootKeyWrites())
 		w.Count("overshoot_key_bytes_written", m.GetOvershootKeyBytesWritten())
 	}
+	w.Count("current_tasks", m.GetCurrentTasks())
+	w.Count("current_task_bytes", m.GetCurrentTaskBytes())
+	w.Count("current_running_tasks", m.GetCurrentRunningTasks())
+	w.Count("current_streams", m.GetCurrentStreams())
+	w.Count("overshoot_tasks", m.GetOvershootTasks())
+	w.Count("overshoot_task_bytes", m.GetOvershootTaskBytes())
+	w.Count("overshoot_running_tasks", m.GetOvershootRunningTasks())
+	if m.GetConfig().GetTaskCreatesPerSecond() != 0 {
+		w.Count("recent_task_creates_per_second", m.GetRecentTaskCreatesPerSecond())
+		w.Count("overshoot_task_creates", m.GetOvershootTaskCreates())
+	}
 }
 
 func writeTenantConfig(w *jsonWriter, m *pb.TenantConfig) {
@@ -1936,6 +1953,14 @@ func writeTenantConfig(w *jsonWriter, m *pb.TenantConfig) {
 	w.OptInt("key_bytes", m.GetKeyBytes())
 	w.OptInt("key_writes_per_second", m.GetKeyWritesPerSecond())
 	w.OptInt("key_bytes_per_second", m.GetKeyBytesPerSecond())
+	if m.GetWeight() != 0 {
+		w.Count("weight", uint64(m.GetWeight()))
+	}
+	w.OptInt("task_creates_per_second", m.GetTaskCreatesPerSecond())
+	w.OptInt("streams", m.GetStreams())
+	w.OptInt("tasks", m.GetTasks())
+	w.OptInt("task_bytes", m.GetTaskBytes())
+	w.OptInt("running_tasks", m.GetRunningTasks())
 }
 
 func writeSetTenantResponse(w *jsonWriter, m *pb.SetTenantResponse) {

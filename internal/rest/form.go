@@ -339,6 +339,8 @@ func configForms(l *edge.Limits) map[string]Form {
 		"NamespaceConfig.version": AnyUint64, "NamespaceConfig.retain_bytes": wholes[int64](0, math.MaxInt64), "NamespaceConfig.key_bytes": bytes,
 		"NamespaceConfig.key_writes_per_second": bytes, "NamespaceConfig.key_bytes_per_second": bytes,
 		"TenantConfig.version": AnyUint64, "TenantConfig.key_bytes": bytes, "TenantConfig.key_writes_per_second": bytes, "TenantConfig.key_bytes_per_second": bytes,
+		"TenantConfig.weight": wholes[int64](0, core.MaxTenantWeight), "TenantConfig.task_creates_per_second": bytes, "TenantConfig.streams": bytes,
+		"TenantConfig.tasks": bytes, "TenantConfig.task_bytes": bytes, "TenantConfig.running_tasks": bytes,
 		"KeyspaceConfig.version": AnyUint64, "KeyspaceQuota.bytes": bytes, "KeyspaceQuota.writes_per_second": bytes, "KeyspaceQuota.bytes_per_second": bytes,
 		"CreateNamespaceRequest.partitions": wholes(0, l.Partitions),
 		"ChangeMembersRequest.node":         wholes[uint64](1, math.MaxUint64), "ChangeMembersRequest.with": wholes[uint64](1, math.MaxUint64),

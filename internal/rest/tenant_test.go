@@ -2,6 +2,7 @@ package rest
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -9,6 +10,7 @@ import (
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/api/apitest"
+	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/edge"
 )
 
@@ -51,9 +53,37 @@ func TestATenantIsBoundedByWhoMayAndReadByItsAdmin(t *testing.T) {
 	for _, path := range []string{"/v1/tenant", "/v1/tenants/acme"} {
 		a := r.do("GET", path, "").expect(t, path, http.StatusOK)
 		want := `{"tenant":"acme","version":"1","key_bytes":80,"key_writes_per_second":3,"namespaces":2,"measured_key_bytes":60,"over_key_bytes":false,` +
-			`"recent_key_writes_per_second":3,"recent_key_bytes_per_second":30,"overshoot_key_writes":1,"overshoot_key_bytes_written":10}` + "\n"
+			`"recent_key_writes_per_second":3,"recent_key_bytes_per_second":30,"overshoot_key_writes":1,"overshoot_key_bytes_written":10,` +
+			`"current_tasks":0,"current_task_bytes":0,"current_running_tasks":0,"current_streams":0,` +
+			`"overshoot_tasks":0,"overshoot_task_bytes":0,"overshoot_running_tasks":0}` + "\n"
 		if a.body != want {
 			t.Errorf("%s: %s", path, a.body)
 		}
 	}
+}
+
+// What bounds tasks and streams of a tenant is written and read as it is, with what there is of them and what is beyond.
+func TestBoundsOnTheTasksOfATenant(t *testing.T) {
+	r := newRESTRig(t, edge.Limits{})
+	r.n.Use = core.TaskUse{Tasks: 12, Bytes: 99, Running: 3}
+	body := `{"weight":3,"task_creates_per_second":4,"streams":5,"tasks":10,"task_bytes":100,"running_tasks":2}`
+	r.do("PUT", "/v1/tenants/acme", body).expect(t, "all bounds", http.StatusOK)
+	want := `{"tenant":"acme","version":"1","weight":3,"task_creates_per_second":4,"streams":5,"tasks":10,"task_bytes":100,"running_tasks":2,` +
+		`"namespaces":2,"measured_key_bytes":60,"over_key_bytes":false,"current_tasks":12,"current_task_bytes":99,"current_running_tasks":3,` +
+		`"current_streams":0,"overshoot_tasks":2,"overshoot_task_bytes":0,"overshoot_running_tasks":1,"recent_task_creates_per_second":3,"overshoot_task_creates":1}` + "\n"
+	if a := r.do("GET", "/v1/tenant", "").expect(t, "read", http.StatusOK); a.body != want {
+		t.Errorf("%s", a.body)
+	}
+	for field, body := range map[string]string{
+		"weight": `{"weight":1001}`, "task_creates_per_second": `{"task_creates_per_second":-1}`, "tasks": `{"tasks":-1}`,
+	} {
+		if e := failed(t, r.do("PUT", "/v1/tenants/acme", body).expect(t, field, http.StatusBadRequest)); !strings.HasSuffix(e.Field, field) {
+			t.Errorf("%s: %+v", field, e)
+		}
+	}
+	r.n.EntryFormat = core.FormatShare - 1
+	if e := failed(t, r.do("PUT", "/v1/tenants/acme", `{"tasks":1}`).expect(t, "an older format", http.StatusBadRequest)); e.Reason != "not_supported" {
+		t.Errorf("an older format: %+v", e)
+	}
+	r.do("PUT", "/v1/tenants/acme", `{"key_bytes":1}`).expect(t, "bounds on keys under an older format", http.StatusOK)
 }

@@ -349,7 +349,8 @@ func refusing() []string {
 	names := []string{
 		"bytes_per_second", "collections", "disk", "distinct_keywords", "keyspace_bytes", "keyspaces", "max_payload",
 		"namespace_key_bytes", "namespaces", "points_limit", "proposal_bytes", "proposals", "queues", "range_ms",
-		"request_ids", "rulesets", "search_memory", "sessions", "tenant_key_bytes", "tenants", "uncommitted_log", "waiting_claims", "waits",
+		"request_ids", "rulesets", "search_memory", "sessions", "task_creates_per_second", "tenant_key_bytes", "tenant_proposal_bytes",
+		"tenant_proposals", "tenant_streams", "tenant_task_bytes", "tenant_tasks", "tenants", "uncommitted_log", "waiting_claims", "waits",
 		"writes_per_second",
 	}
 	for _, row := range new(edge.Limits).Rows() {

@@ -317,7 +317,10 @@ func TestANamespaceAndATenantAreBoundedByEachTransport(t *testing.T) {
 		if _, err := c.Tenant(ctx, name); !errors.Is(err, millrace.ErrNotFound) {
 			t.Errorf("an unknown tenant: %v", err)
 		}
-		bounds := millrace.TenantConfig{KeyBytes: 5, KeyWritesPerSecond: 6, KeyBytesPerSecond: 7}
+		bounds := millrace.TenantConfig{
+			KeyBytes: 5, KeyWritesPerSecond: 6, KeyBytesPerSecond: 7,
+			Weight: 8, TaskCreatesPerSecond: 9, Streams: 10, Tasks: 11, TaskBytes: 12, RunningTasks: 13,
+		}
 		if version, err = c.SetTenant(ctx, name, bounds); err != nil || version != 1 {
 			t.Fatalf("version %d, %v", version, err)
 		}

@@ -6,13 +6,21 @@ import (
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
 )
 
-// TenantConfig bounds all keyspaces of all namespaces of a tenant together. A bound of 0 is none. What passes one is refused
-// with ErrExhausted, or with CodeRateLimited; deletes and reads go on.
+// TenantConfig bounds all keyspaces, tasks and streams of all namespaces of a tenant together. A bound of 0 is none, but for those of
+// tasks that there are, which have defaults. What passes one is refused with ErrExhausted, or with CodeRateLimited; ends of attempts,
+// deletes and reads go on.
 type TenantConfig struct {
 	Version            uint64 // rises with each change
 	KeyBytes           int64  // on disk, of one replica, measured every 10 s
 	KeyWritesPerSecond int64  // puts, of all nodes together
 	KeyBytesPerSecond  int64  // of keys and values put, of all nodes together
+
+	Weight               int   // the tenant's share of the log while other tenants wait too, 1 to 1,000; 0: 1
+	TaskCreatesPerSecond int64 // tasks created, of all nodes together
+	Streams              int64 // that are open, of all nodes together
+	Tasks                int64 // that have not ended; 0: 20,000,000
+	TaskBytes            int64 // of payloads, results, logs and checkpoints, of ended tasks too; 0: 64 GiB
+	RunningTasks         int64 // 0: 100,000
 }
 
 // TenantInfo is a tenant, what bounds it, and what it takes.
@@ -30,6 +38,19 @@ type TenantInfo struct {
 	RecentKeyBytesPerSecond  uint64
 	OvershootKeyWrites       uint64
 	OvershootKeyBytesWritten uint64
+
+	// What there is of tasks, as the node that answered has applied it, and of streams, and how much of that is beyond the bounds.
+	CurrentTasks          uint64
+	CurrentTaskBytes      uint64
+	CurrentRunningTasks   uint64
+	CurrentStreams        uint64
+	OvershootTasks        uint64
+	OvershootTaskBytes    uint64
+	OvershootRunningTasks uint64
+
+	// Tasks that were created lately, where there is a rate, and those that passed beyond it and are not made good yet.
+	RecentTaskCreatesPerSecond uint64
+	OvershootTaskCreates       uint64
 }
 
 // Tenant reads a tenant; an empty name is the client's own (needs the scope admin), any other one needs the scope tenant:admin.
@@ -48,8 +69,14 @@ func (c *Client) Tenant(ctx context.Context, name string) (TenantInfo, error) {
 		Name: resp.GetTenant(), Namespaces: int(resp.GetNamespaces()), MeasuredKeyBytes: resp.GetMeasuredKeyBytes(), OverKeyBytes: resp.GetOverKeyBytes(),
 		RecentKeyWritesPerSecond: resp.GetRecentKeyWritesPerSecond(), RecentKeyBytesPerSecond: resp.GetRecentKeyBytesPerSecond(),
 		OvershootKeyWrites: resp.GetOvershootKeyWrites(), OvershootKeyBytesWritten: resp.GetOvershootKeyBytesWritten(),
+		CurrentTasks: resp.GetCurrentTasks(), CurrentTaskBytes: resp.GetCurrentTaskBytes(), CurrentRunningTasks: resp.GetCurrentRunningTasks(),
+		CurrentStreams: resp.GetCurrentStreams(), OvershootTasks: resp.GetOvershootTasks(), OvershootTaskBytes: resp.GetOvershootTaskBytes(),
+		OvershootRunningTasks: resp.GetOvershootRunningTasks(), RecentTaskCreatesPerSecond: resp.GetRecentTaskCreatesPerSecond(),
+		OvershootTaskCreates: resp.GetOvershootTaskCreates(),
 		Config: TenantConfig{
 			Version: t.GetVersion(), KeyBytes: t.GetKeyBytes(), KeyWritesPerSecond: t.GetKeyWritesPerSecond(), KeyBytesPerSecond: t.GetKeyBytesPerSecond(),
+			Weight: int(t.GetWeight()), TaskCreatesPerSecond: t.GetTaskCreatesPerSecond(), Streams: t.GetStreams(),
+			Tasks: t.GetTasks(), TaskBytes: t.GetTaskBytes(), RunningTasks: t.GetRunningTasks(),
 		},
 	}, nil
 }
@@ -60,6 +87,8 @@ func (c *Client) Tenant(ctx context.Context, name string) (TenantInfo, error) {
 func (c *Client) SetTenant(ctx context.Context, name string, config TenantConfig) (version uint64, err error) {
 	req := &millracev1.SetTenantRequest{Tenant: name, Config: &millracev1.TenantConfig{
 		KeyBytes: config.KeyBytes, KeyWritesPerSecond: config.KeyWritesPerSecond, KeyBytesPerSecond: config.KeyBytesPerSecond,
+		Weight: uint32(max(config.Weight, 0)), TaskCreatesPerSecond: config.TaskCreatesPerSecond, Streams: config.Streams,
+		Tasks: config.Tasks, TaskBytes: config.TaskBytes, RunningTasks: config.RunningTasks,
 	}}
 	if config.Version != 0 {
 		req.IfVersion = &config.Version

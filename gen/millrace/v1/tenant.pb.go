@@ -22,15 +22,22 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// TenantConfig bounds all keyspaces of all namespaces of a tenant together. A bound of 0 is none.
+// TenantConfig bounds all keyspaces, tasks and streams of all namespaces of a tenant together. A bound of 0 is none, but for those of
+// tasks that there are, which have defaults. What is from weight on needs format 4 of the cluster.
 type TenantConfig struct {
-	state              protoimpl.MessageState `protogen:"open.v1"`
-	Version            uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`                                                     // read-only
-	KeyBytes           int64                  `protobuf:"varint,2,opt,name=key_bytes,json=keyBytes,proto3" json:"key_bytes,omitempty"`                                   // on disk, of one replica, measured every 10 s, and each second while it may be passed
-	KeyWritesPerSecond int64                  `protobuf:"varint,3,opt,name=key_writes_per_second,json=keyWritesPerSecond,proto3" json:"key_writes_per_second,omitempty"` // of puts, of all nodes together
-	KeyBytesPerSecond  int64                  `protobuf:"varint,4,opt,name=key_bytes_per_second,json=keyBytesPerSecond,proto3" json:"key_bytes_per_second,omitempty"`    // of keys and values put, of all nodes together
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	state                protoimpl.MessageState `protogen:"open.v1"`
+	Version              uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`                                                           // read-only
+	KeyBytes             int64                  `protobuf:"varint,2,opt,name=key_bytes,json=keyBytes,proto3" json:"key_bytes,omitempty"`                                         // on disk, of one replica, measured every 10 s, and each second while it may be passed
+	KeyWritesPerSecond   int64                  `protobuf:"varint,3,opt,name=key_writes_per_second,json=keyWritesPerSecond,proto3" json:"key_writes_per_second,omitempty"`       // of puts, of all nodes together
+	KeyBytesPerSecond    int64                  `protobuf:"varint,4,opt,name=key_bytes_per_second,json=keyBytesPerSecond,proto3" json:"key_bytes_per_second,omitempty"`          // of keys and values put, of all nodes together
+	Weight               uint32                 `protobuf:"varint,5,opt,name=weight,proto3" json:"weight,omitempty"`                                                             // its share of the log while other tenants wait too, 1 to 1,000; 0: 1
+	TaskCreatesPerSecond int64                  `protobuf:"varint,6,opt,name=task_creates_per_second,json=taskCreatesPerSecond,proto3" json:"task_creates_per_second,omitempty"` // tasks created, by way of any door, of all nodes together
+	Streams              int64                  `protobuf:"varint,7,opt,name=streams,proto3" json:"streams,omitempty"`                                                           // that are open, of all nodes together
+	Tasks                int64                  `protobuf:"varint,8,opt,name=tasks,proto3" json:"tasks,omitempty"`                                                               // that have not ended; 0: 20,000,000
+	TaskBytes            int64                  `protobuf:"varint,9,opt,name=task_bytes,json=taskBytes,proto3" json:"task_bytes,omitempty"`                                      // of payloads, results, logs and checkpoints, of ended tasks too; 0: 64 GiB
+	RunningTasks         int64                  `protobuf:"varint,10,opt,name=running_tasks,json=runningTasks,proto3" json:"running_tasks,omitempty"`                            // 0: 100,000
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
 }
 
 func (x *TenantConfig) Reset() {
@@ -91,6 +98,48 @@ func (x *TenantConfig) GetKeyBytesPerSecond() int64 {
 	return 0
 }
 
+func (x *TenantConfig) GetWeight() uint32 {
+	if x != nil {
+		return x.Weight
+	}
+	return 0
+}
+
+func (x *TenantConfig) GetTaskCreatesPerSecond() int64 {
+	if x != nil {
+		return x.TaskCreatesPerSecond
+	}
+	return 0
+}
+
+func (x *TenantConfig) GetStreams() int64 {
+	if x != nil {
+		return x.Streams
+	}
+	return 0
+}
+
+func (x *TenantConfig) GetTasks() int64 {
+	if x != nil {
+		return x.Tasks
+	}
+	return 0
+}
+
+func (x *TenantConfig) GetTaskBytes() int64 {
+	if x != nil {
+		return x.TaskBytes
+	}
+	return 0
+}
+
+func (x *TenantConfig) GetRunningTasks() int64 {
+	if x != nil {
+		return x.RunningTasks
+	}
+	return 0
+}
+
 type GetTenantRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"` // empty: the caller's own
@@ -136,18 +185,27 @@ func (x *GetTenantRequest) GetTenant() string {
 }
 
 type GetTenantResponse struct {
-	state                    protoimpl.MessageState `protogen:"open.v1"`
-	Tenant                   string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	Config                   *TenantConfig          `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
-	Namespaces               uint32                 `protobuf:"varint,3,opt,name=namespaces,proto3" json:"namespaces,omitempty"`                                                                   // how many there are
-	MeasuredKeyBytes         uint64                 `protobuf:"varint,4,opt,name=measured_key_bytes,json=measuredKeyBytes,proto3" json:"measured_key_bytes,omitempty"`                             // what all keyspaces took on the disk of the node that answers, at the last comparison with key_bytes
-	OverKeyBytes             bool                   `protobuf:"varint,5,opt,name=over_key_bytes,json=overKeyBytes,proto3" json:"over_key_bytes,omitempty"`                                         // puts are refused
-	RecentKeyWritesPerSecond uint64                 `protobuf:"varint,6,opt,name=recent_key_writes_per_second,json=recentKeyWritesPerSecond,proto3" json:"recent_key_writes_per_second,omitempty"` // puts by way of all nodes, lately, where there is a rate
-	RecentKeyBytesPerSecond  uint64                 `protobuf:"varint,7,opt,name=recent_key_bytes_per_second,json=recentKeyBytesPerSecond,proto3" json:"recent_key_bytes_per_second,omitempty"`    // of keys and values put
-	OvershootKeyWrites       uint64                 `protobuf:"varint,8,opt,name=overshoot_key_writes,json=overshootKeyWrites,proto3" json:"overshoot_key_writes,omitempty"`                       // puts that passed beyond the rate and are not made good yet
-	OvershootKeyBytesWritten uint64                 `protobuf:"varint,9,opt,name=overshoot_key_bytes_written,json=overshootKeyBytesWritten,proto3" json:"overshoot_key_bytes_written,omitempty"`   // the same of bytes
-	unknownFields            protoimpl.UnknownFields
-	sizeCache                protoimpl.SizeCache
+	state                      protoimpl.MessageState `protogen:"open.v1"`
+	Tenant                     string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Config                     *TenantConfig          `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
+	Namespaces                 uint32                 `protobuf:"varint,3,opt,name=namespaces,proto3" json:"namespaces,omitempty"`                                                                   // how many there are
+	MeasuredKeyBytes           uint64                 `protobuf:"varint,4,opt,name=measured_key_bytes,json=measuredKeyBytes,proto3" json:"measured_key_bytes,omitempty"`                             // what all keyspaces took on the disk of the node that answers, at the last comparison with key_bytes
+	OverKeyBytes               bool                   `protobuf:"varint,5,opt,name=over_key_bytes,json=overKeyBytes,proto3" json:"over_key_bytes,omitempty"`                                         // puts are refused
+	RecentKeyWritesPerSecond   uint64                 `protobuf:"varint,6,opt,name=recent_key_writes_per_second,json=recentKeyWritesPerSecond,proto3" json:"recent_key_writes_per_second,omitempty"` // puts by way of all nodes, lately, where there is a rate
+	RecentKeyBytesPerSecond    uint64                 `protobuf:"varint,7,opt,name=recent_key_bytes_per_second,json=recentKeyBytesPerSecond,proto3" json:"recent_key_bytes_per_second,omitempty"`    // of keys and values put
+	OvershootKeyWrites         uint64                 `protobuf:"varint,8,opt,name=overshoot_key_writes,json=overshootKeyWrites,proto3" json:"overshoot_key_writes,omitempty"`                       // puts that passed beyond the rate and are not made good yet
+	OvershootKeyBytesWritten   uint64                 `protobuf:"varint,9,opt,name=overshoot_key_bytes_written,json=overshootKeyBytesWritten,proto3" json:"overshoot_key_bytes_written,omitempty"`   // the same of bytes
+	CurrentTasks               uint64                 `protobuf:"varint,10,opt,name=current_tasks,json=currentTasks,proto3" json:"current_tasks,omitempty"`                                          // that have not ended, as the node that answers has applied it
+	CurrentTaskBytes           uint64                 `protobuf:"varint,11,opt,name=current_task_bytes,json=currentTaskBytes,proto3" json:"current_task_bytes,omitempty"`                            // of payloads, results, logs and checkpoints
+	CurrentRunningTasks        uint64                 `protobuf:"varint,12,opt,name=current_running_tasks,json=currentRunningTasks,proto3" json:"current_running_tasks,omitempty"`
+	CurrentStreams             uint64                 `protobuf:"varint,13,opt,name=current_streams,json=currentStreams,proto3" json:"current_streams,omitempty"`                                           // that are open at the node that answers; with a bound, at others too
+	OvershootTasks             uint64                 `protobuf:"varint,14,opt,name=overshoot_tasks,json=overshootTasks,proto3" json:"overshoot_tasks,omitempty"`                                           // beyond the bound; creates are refused from the bound on
+	OvershootTaskBytes         uint64                 `protobuf:"varint,15,opt,name=overshoot_task_bytes,json=overshootTaskBytes,proto3" json:"overshoot_task_bytes,omitempty"`                             // the same of bytes
+	OvershootRunningTasks      uint64                 `protobuf:"varint,16,opt,name=overshoot_running_tasks,json=overshootRunningTasks,proto3" json:"overshoot_running_tasks,omitempty"`                    // the same of running tasks, of which no more are given out
+	RecentTaskCreatesPerSecond uint64                 `protobuf:"varint,17,opt,name=recent_task_creates_per_second,json=recentTaskCreatesPerSecond,proto3" json:"recent_task_creates_per_second,omitempty"` // by way of all nodes, lately
+	OvershootTaskCreates       uint64                 `protobuf:"varint,18,opt,name=overshoot_task_creates,json=overshootTaskCreates,proto3" json:"overshoot_task_creates,omitempty"`                       // that passed beyond the rate and are not made good yet
+	unknownFields              protoimpl.UnknownFields
+	sizeCache                  protoimpl.SizeCache
 }
 
 func (x *GetTenantResponse) Reset() {
@@ -239,6 +297,69 @@ func (x *GetTenantResponse) GetOvershootKeyWrites() uint64 {
 func (x *GetTenantResponse) GetOvershootKeyBytesWritten() uint64 {
 	if x != nil {
 		return x.OvershootKeyBytesWritten
+	}
+	return 0
+}
+
+func (x *GetTenantResponse) GetCurrentTasks() uint64 {
+	if x != nil {
+		return x.CurrentTasks
+	}
+	return 0
+}
+
+func (x *GetTenantResponse) GetCurrentTaskBytes() uint64 {
+	if x != nil {
+		return x.CurrentTaskBytes
+	}
+	return 0
+}
+
+func (x *GetTenantResponse) GetCurrentRunningTasks() uint64 {
+	if x != nil {
+		return x.CurrentRunningTasks
+	}
+	return 0
+}
+
+func (x *GetTenantResponse) GetCurrentStreams() uint64 {
+	if x != nil {
+		return x.CurrentStreams
+	}
+	return 0
+}
+
+func (x *GetTenantResponse) GetOvershootTasks() uint64 {
+	if x != nil {
+		return x.OvershootTasks
+	}
+	return 0
+}
+
+func (x *GetTenantResponse) GetOvershootTaskBytes() uint64 {
+	if x != nil {
+		return x.OvershootTaskBytes
+	}
+	return 0
+}
+
+func (x *GetTenantResponse) GetOvershootRunningTasks() uint64 {
+	if x != nil {
+		return x.OvershootRunningTasks
+	}
+	return 0
+}
+
+func (x *GetTenantResponse) GetRecentTaskCreatesPerSecond() uint64 {
+	if x != nil {
+		return x.RecentTaskCreatesPerSecond
+	}
+	return 0
+}
+
+func (x *GetTenantResponse) GetOvershootTaskCreates() uint64 {
+	if x != nil {
+		return x.OvershootTaskCreates
 	}
 	return 0
 }
@@ -351,14 +472,22 @@ var File_millrace_v1_tenant_proto protoreflect.FileDescriptor
 
 const file_millrace_v1_tenant_proto_rawDesc = "" +
 	"\n" +
-	"\x18millrace/v1/tenant.proto\x12\vmillrace.v1\x1a\x1bmillrace/rest/options.proto\"\xed\x01\n" +
+	"\x18millrace/v1/tenant.proto\x12\vmillrace.v1\x1a\x1bmillrace/rest/options.proto\"\x9c\x04\n" +
 	"\fTenantConfig\x12 \n" +
 	"\aversion\x18\x01 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\aversion\x12/\n" +
 	"\tkey_bytes\x18\x02 \x01(\x03B\x12ʵ\x1c\x0e8\x01h\x80\x80\x80\x80\x80\x80\x80\x80@p\x01R\bkeyBytes\x12E\n" +
 	"\x15key_writes_per_second\x18\x03 \x01(\x03B\x12ʵ\x1c\x0e8\x01h\x80\x80\x80\x80\x80\x80\x80\x80@p\x01R\x12keyWritesPerSecond\x12C\n" +
-	"\x14key_bytes_per_second\x18\x04 \x01(\x03B\x12ʵ\x1c\x0e8\x01h\x80\x80\x80\x80\x80\x80\x80\x80@p\x01R\x11keyBytesPerSecond\"*\n" +
+	"\x14key_bytes_per_second\x18\x04 \x01(\x03B\x12ʵ\x1c\x0e8\x01h\x80\x80\x80\x80\x80\x80\x80\x80@p\x01R\x11keyBytesPerSecond\x12\x1e\n" +
+	"\x06weight\x18\x05 \x01(\rB\x06ʵ\x1c\x028\x01R\x06weight\x12I\n" +
+	"\x17task_creates_per_second\x18\x06 \x01(\x03B\x12ʵ\x1c\x0e8\x01h\x80\x80\x80\x80\x80\x80\x80\x80@p\x01R\x14taskCreatesPerSecond\x12,\n" +
+	"\astreams\x18\a \x01(\x03B\x12ʵ\x1c\x0e8\x01h\x80\x80\x80\x80\x80\x80\x80\x80@p\x01R\astreams\x12(\n" +
+	"\x05tasks\x18\b \x01(\x03B\x12ʵ\x1c\x0e8\x01h\x80\x80\x80\x80\x80\x80\x80\x80@p\x01R\x05tasks\x121\n" +
+	"\n" +
+	"task_bytes\x18\t \x01(\x03B\x12ʵ\x1c\x0e8\x01h\x80\x80\x80\x80\x80\x80\x80\x80@p\x01R\ttaskBytes\x127\n" +
+	"\rrunning_tasks\x18\n" +
+	" \x01(\x03B\x12ʵ\x1c\x0e8\x01h\x80\x80\x80\x80\x80\x80\x80\x80@p\x01R\frunningTasks\"*\n" +
 	"\x10GetTenantRequest\x12\x16\n" +
-	"\x06tenant\x18\x01 \x01(\tR\x06tenant\"\xcd\x05\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\"\xd6\t\n" +
 	"\x11GetTenantResponse\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x129\n" +
 	"\x06config\x18\x02 \x01(\v2\x19.millrace.v1.TenantConfigB\x06ʵ\x1c\x02(\x01R\x06config\x12\x1e\n" +
@@ -370,7 +499,17 @@ const file_millrace_v1_tenant_proto_rawDesc = "" +
 	"\x1crecent_key_writes_per_second\x18\x06 \x01(\x04B?ʵ\x1c;J\x1cconfig.key_writes_per_secondJ\x1bconfig.key_bytes_per_secondR\x18recentKeyWritesPerSecond\x12}\n" +
 	"\x1brecent_key_bytes_per_second\x18\a \x01(\x04B?ʵ\x1c;J\x1cconfig.key_writes_per_secondJ\x1bconfig.key_bytes_per_secondR\x17recentKeyBytesPerSecond\x12q\n" +
 	"\x14overshoot_key_writes\x18\b \x01(\x04B?ʵ\x1c;J\x1cconfig.key_writes_per_secondJ\x1bconfig.key_bytes_per_secondR\x12overshootKeyWrites\x12~\n" +
-	"\x1bovershoot_key_bytes_written\x18\t \x01(\x04B?ʵ\x1c;J\x1cconfig.key_writes_per_secondJ\x1bconfig.key_bytes_per_secondR\x18overshootKeyBytesWritten\"\x90\x01\n" +
+	"\x1bovershoot_key_bytes_written\x18\t \x01(\x04B?ʵ\x1c;J\x1cconfig.key_writes_per_secondJ\x1bconfig.key_bytes_per_secondR\x18overshootKeyBytesWritten\x12#\n" +
+	"\rcurrent_tasks\x18\n" +
+	" \x01(\x04R\fcurrentTasks\x12,\n" +
+	"\x12current_task_bytes\x18\v \x01(\x04R\x10currentTaskBytes\x122\n" +
+	"\x15current_running_tasks\x18\f \x01(\x04R\x13currentRunningTasks\x12'\n" +
+	"\x0fcurrent_streams\x18\r \x01(\x04R\x0ecurrentStreams\x12'\n" +
+	"\x0fovershoot_tasks\x18\x0e \x01(\x04R\x0eovershootTasks\x120\n" +
+	"\x14overshoot_task_bytes\x18\x0f \x01(\x04R\x12overshootTaskBytes\x126\n" +
+	"\x17overshoot_running_tasks\x18\x10 \x01(\x04R\x15overshootRunningTasks\x12h\n" +
+	"\x1erecent_task_creates_per_second\x18\x11 \x01(\x04B$ʵ\x1c J\x1econfig.task_creates_per_secondR\x1arecentTaskCreatesPerSecond\x12Z\n" +
+	"\x16overshoot_task_creates\x18\x12 \x01(\x04B$ʵ\x1c J\x1econfig.task_creates_per_secondR\x14overshootTaskCreates\"\x90\x01\n" +
 	"\x10SetTenantRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x121\n" +
 	"\x06config\x18\x02 \x01(\v2\x19.millrace.v1.TenantConfigR\x06config\x12\"\n" +

@@ -27,7 +27,7 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// TenantService limits the keys of all namespaces of a tenant together. A tenant's admin reads its own limits. A caller with
+// TenantService limits what all namespaces of a tenant use together: keys, tasks, streams. A tenant's admin reads its own limits. A caller with
 // the scope tenant:admin, which does not belong to a tenant, reads and sets those of all tenants.
 type TenantServiceClient interface {
 	Get(ctx context.Context, in *GetTenantRequest, opts ...grpc.CallOption) (*GetTenantResponse, error)
@@ -67,7 +67,7 @@ func (c *tenantServiceClient) Set(ctx context.Context, in *SetTenantRequest, opt
 // All implementations must embed UnimplementedTenantServiceServer
 // for forward compatibility.
 //
-// TenantService limits the keys of all namespaces of a tenant together. A tenant's admin reads its own limits. A caller with
+// TenantService limits what all namespaces of a tenant use together: keys, tasks, streams. A tenant's admin reads its own limits. A caller with
 // the scope tenant:admin, which does not belong to a tenant, reads and sets those of all tenants.
 type TenantServiceServer interface {
 	Get(context.Context, *GetTenantRequest) (*GetTenantResponse, error)

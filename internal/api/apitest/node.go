@@ -28,8 +28,13 @@ type Node struct {
 	EntryFormat uint16      // of entries; 0: the current one
 	WallShift   core.Millis // what wall clocks show beyond its shard time
 	Planter
-	Rates    [2]atomic.Int64 // of all puts: how many, and their bytes, per second
-	left     [2]int64        // of them
+	Rates [2]atomic.Int64 // of all puts: how many, and their bytes, per second
+	left  [2]int64        // of them
+
+	CreateRate, Creates  atomic.Int64 // tasks that may be created one by one or in batches, and those that were; 0: any number
+	StreamsMost, Streams atomic.Int64 // streams that may be open, and those that are; 0: any number
+	Use                  core.TaskUse // what any tenant has of tasks
+
 	filled   [2]time.Duration
 	tenants  map[string]core.TenantConfig
 	Endless  atomic.Bool // ranges have no end
@@ -400,5 +405,5 @@ func (n *Node) Tenant(_ context.Context, name string) (core.TenantInfo, error) {
 	if !ok {
 		return core.TenantInfo{Name: name}, nil
 	}
-	return core.TenantInfo{ID: 7, Name: name, Namespaces: 2, Config: c, Measured: 60, Over: c.KeyBytes > 0 && c.KeyBytes < 60, Pace: n.KeyPace(core.Partition{}, true)}, nil
+	return core.TenantInfo{ID: 7, Name: name, Namespaces: 2, Config: c, Measured: 60, Over: c.KeyBytes > 0 && c.KeyBytes < 60, Pace: n.KeyPace(core.Partition{}, true), Creates: n.KeyPace(core.Partition{}, true), Use: n.Use}, nil
 }

@@ -123,6 +123,31 @@ func (n *Node) TakeRate(_ core.Partition, ops []core.Op, _ bool) (wait time.Dura
 	return 0, ""
 }
 
+// TakeCreates holds creates to a rate, from a bucket of a second's worth.
+func (n *Node) TakeCreates(_ core.Partition, tasks int, _ bool) (wait time.Duration, limit string) {
+	n.step()
+	if most := n.CreateRate.Load(); most > 0 && n.Creates.Add(int64(tasks)) > most {
+		return time.Second, "task_creates_per_second"
+	}
+	return 0, ""
+}
+
+// OpenStream counts a stream, up to a bound that a test has set.
+func (n *Node) OpenStream(core.Partition) core.Fact {
+	n.step()
+	if most := n.StreamsMost.Load(); n.Streams.Add(1) > most && most > 0 {
+		n.Streams.Add(-1)
+		return core.Exhausted{Limit: "tenant_streams", Max: most}
+	}
+	return nil
+}
+
+// CloseStream counts a stream out.
+func (n *Node) CloseStream(core.Partition) {
+	n.step()
+	n.Streams.Add(-1)
+}
+
 // KeyPace answers as a test has set.
 func (n *Node) KeyPace(core.Partition, bool) core.KeyPace {
 	n.step()

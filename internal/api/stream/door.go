@@ -39,6 +39,11 @@ type Backend interface {
 	// TakeRate takes what ops put in keyspaces of a partition from the rates of these, of the namespace and of the tenant: all of
 	// it, or nothing. It returns how long to wait before it is asked again, and the limit that is the reason; zero: it is taken.
 	TakeRate(p core.Partition, ops []core.Op, carried bool) (wait time.Duration, limit string)
+	// OpenStream counts a stream of a partition's tenant in, unless the tenant has as many as it may. CloseStream must follow one that
+	// was counted.
+	OpenStream(p core.Partition) core.Fact
+	// CloseStream counts a stream out.
+	CloseStream(p core.Partition)
 }
 
 // door serves both services of streams. What it shares with the unary services, limits and budgets and gauges, is the server's.
@@ -111,17 +116,14 @@ type sessionKey struct {
 	id   core.SessionID
 }
 
-// enter makes st the stream of its session. One that is open is ended first, and what it did not deliver is back.
+// enter makes st the stream of its session, and counts it as one of its tenant's. One that is open is ended first, and what it did not
+// deliver is back.
 func (d *door) enter(ctx context.Context, st *stream) error {
 	for {
-		d.mu.Lock()
-		old := d.open[st.key]
+		old := d.taken(st)
 		if old == nil {
-			d.open[st.key] = st
-			d.mu.Unlock()
-			return nil
+			break
 		}
-		d.mu.Unlock()
 		old.end(core.Unavailable{Reason: "session_resumed"})
 		select {
 		case <-old.gone:
@@ -131,10 +133,37 @@ func (d *door) enter(ctx context.Context, st *stream) error {
 			return ctx.Err()
 		}
 	}
+	counted := false
+	defer func() {
+		if !counted {
+			d.forget(st)
+		}
+	}()
+	if fact := d.backend.OpenStream(st.key.part); fact != nil {
+		return fact
+	}
+	counted = true
+	return nil
 }
 
-// leave makes room for the next stream of st's session.
+// taken makes st the stream of its session, or returns the one that is.
+func (d *door) taken(st *stream) (old *stream) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if old = d.open[st.key]; old == nil {
+		d.open[st.key] = st
+	}
+	return old
+}
+
+// leave counts st out, and makes room for the next stream of its session.
 func (d *door) leave(st *stream) {
+	defer d.forget(st)
+	d.backend.CloseStream(st.key.part)
+}
+
+// forget makes room for the next stream of st's session.
+func (d *door) forget(st *stream) {
 	d.mu.Lock()
 	delete(d.open, st.key)
 	d.mu.Unlock()

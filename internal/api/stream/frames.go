@@ -16,6 +16,9 @@ func (st *stream) create(p *pending, in *pb.CreateFrame) core.Fact {
 	if fact != nil {
 		return fact
 	}
+	if fact := st.d.RatedCreates(st.home.Partition, b.Tasks(), false); fact != nil {
+		return fact
+	}
 	p.answer = func(ack *pb.Ack, d core.Proposed) {
 		created, err := b.Answer(p.answers, d.Results)
 		if err != nil {

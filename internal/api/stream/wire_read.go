@@ -347,6 +347,9 @@ func (st *stream) takeWire(f *wireFrame, bytes int) {
 	if f.kind == frameCreate {
 		st.sequenced(r, func(p *pending) core.Fact {
 			b := &api.Creating{Commits: f.commits}
+			if fact := st.d.RatedCreates(st.home.Partition, len(f.commits), false); fact != nil {
+				return fact
+			}
 			p.wire = f.kind
 			p.answer = func(ack *pb.Ack, d core.Proposed) {
 				ack.Created, _ = b.Answer(p.answers, d.Results) // an error is an atomic batch's

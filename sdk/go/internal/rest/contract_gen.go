@@ -588,6 +588,12 @@ func writeTenantConfig(w *restBody, m *pb.TenantConfig) {
 	w.int("key_bytes", m.GetKeyBytes())
 	w.int("key_writes_per_second", m.GetKeyWritesPerSecond())
 	w.int("key_bytes_per_second", m.GetKeyBytesPerSecond())
+	w.int("weight", int64(m.GetWeight()))
+	w.int("task_creates_per_second", m.GetTaskCreatesPerSecond())
+	w.int("streams", m.GetStreams())
+	w.int("tasks", m.GetTasks())
+	w.int("task_bytes", m.GetTaskBytes())
+	w.int("running_tasks", m.GetRunningTasks())
 }
 
 func writeCreateRepoRequest(w *restBody, m *pb.CreateRepoRequest) {

@@ -2791,7 +2791,7 @@ export interface components {
              */
             bytes_per_second?: number;
         };
-        /** @description TenantConfig bounds all keyspaces of all namespaces of a tenant together. A bound of 0 is none. */
+        /** @description TenantConfig bounds all keyspaces, tasks and streams of all namespaces of a tenant together. A bound of 0 is none, but for those of tasks that there are, which have defaults. What is from weight on needs format 4 of the cluster. */
         TenantConfig: {
             /** @description read-only */
             version?: string | number;
@@ -2810,6 +2810,33 @@ export interface components {
              * @description of keys and values put, of all nodes together
              */
             key_bytes_per_second?: number;
+            /** @description its share of the log while other tenants wait too, 1 to 1,000; 0: 1 */
+            weight?: number;
+            /**
+             * Format: int64
+             * @description tasks created, by way of any door, of all nodes together
+             */
+            task_creates_per_second?: number;
+            /**
+             * Format: int64
+             * @description that are open, of all nodes together
+             */
+            streams?: number;
+            /**
+             * Format: int64
+             * @description that have not ended; 0: 20,000,000
+             */
+            tasks?: number;
+            /**
+             * Format: int64
+             * @description of payloads, results, logs and checkpoints, of ended tasks too; 0: 64 GiB
+             */
+            task_bytes?: number;
+            /**
+             * Format: int64
+             * @description 0: 100,000
+             */
+            running_tasks?: number;
         };
         CreateRepoRequest: {
             name: string;
@@ -4308,6 +4335,33 @@ export interface components {
              * @description of keys and values put, of all nodes together
              */
             key_bytes_per_second?: number;
+            /** @description its share of the log while other tenants wait too, 1 to 1,000; 0: 1 */
+            weight?: number;
+            /**
+             * Format: int64
+             * @description tasks created, by way of any door, of all nodes together
+             */
+            task_creates_per_second?: number;
+            /**
+             * Format: int64
+             * @description that are open, of all nodes together
+             */
+            streams?: number;
+            /**
+             * Format: int64
+             * @description that have not ended; 0: 20,000,000
+             */
+            tasks?: number;
+            /**
+             * Format: int64
+             * @description of payloads, results, logs and checkpoints, of ended tasks too; 0: 64 GiB
+             */
+            task_bytes?: number;
+            /**
+             * Format: int64
+             * @description 0: 100,000
+             */
+            running_tasks?: number;
             /** @description how many there are */
             namespaces?: number;
             /** @description what all keyspaces took on the disk of the node that answers, at the last comparison with key_bytes */
@@ -4322,6 +4376,23 @@ export interface components {
             overshoot_key_writes?: number;
             /** @description the same of bytes */
             overshoot_key_bytes_written?: number;
+            /** @description that have not ended, as the node that answers has applied it */
+            current_tasks?: number;
+            /** @description of payloads, results, logs and checkpoints */
+            current_task_bytes?: number;
+            current_running_tasks?: number;
+            /** @description that are open at the node that answers; with a bound, at others too */
+            current_streams?: number;
+            /** @description beyond the bound; creates are refused from the bound on */
+            overshoot_tasks?: number;
+            /** @description the same of bytes */
+            overshoot_task_bytes?: number;
+            /** @description the same of running tasks, of which no more are given out */
+            overshoot_running_tasks?: number;
+            /** @description by way of all nodes, lately */
+            recent_task_creates_per_second?: number;
+            /** @description that passed beyond the rate and are not made good yet */
+            overshoot_task_creates?: number;
         };
         SetTenantResponse: {
             /** @description rises only when something changes; 0: it has no bounds, and is not configured any more */
