@@ -79,6 +79,18 @@ func TestWhatIsMissingAndWhatIsAnotherTenantsIsAskedInTurn(t *testing.T) {
 	}
 }
 
+func TestATenantIsTimedAloneAndNextToALoudOne(t *testing.T) {
+	s := small(TenantNeighbour, bench.Shape{})
+	s.Rows[0].Shape.Tenants, s.Reads = 2, true
+	s.Window = 2 * neighbourPhase
+	run := on(t, bench.Procs, s)
+	clean(t, run)
+	wantMetrics(t, run, "alone_p99_us", "beside_p99_us", "p99_ratio", "loud_asked_per_s", "loud_made_per_s")
+	if asked, made := run.Metrics["loud_asked_per_s"].Value, run.Metrics["loud_made_per_s"].Value; made >= asked {
+		t.Errorf("the loud tenant made %.0f tasks/s of %.0f that it asked for", made, asked)
+	}
+}
+
 func TestAnIDThatWasNeverGivenHasTimeAndPartitionOfOneThatWas(t *testing.T) {
 	const id = "01KAJ0C7Q4G00Q7W2V9D3M5T8Z"
 	if got := neverGiven(id); got != "01KAJ0C7Q4G00Q7W2VAE4N6V90" {

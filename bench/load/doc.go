@@ -49,6 +49,7 @@ func Drivers() map[string]bench.Driver {
 		"queue.failover":      Failover,
 		"streams.idle":        IdleBeside,
 		"tenant.timing":       TenantTiming,
+		"tenant.neighbour":    TenantNeighbour,
 		"search.sweep":        SearchSweep,
 		"search.mixed":        SearchMixed,
 		"search.recall":       SearchRecall,

@@ -57,6 +57,11 @@ func restartFill(ctx context.Context, rig *bench.Rig, n int) error {
 		return err
 	}
 	defer c.Close() //nolint:errcheck // every call was answered, or an error tells
+	// As many are leased as the tenant may have running, or more. Programs before that quota know no such field.
+	var refused *millrace.Error
+	if err := setOwn(ctx, c, func(t *millrace.TenantConfig) { t.RunningTasks = int64(rig.Shape.Prefill) }); errors.As(err, &refused) && refused.Code != "INVALID_ARGUMENT" {
+		return fmt.Errorf("bound running tasks: %w", err)
+	}
 	if err := fill(ctx, rig, c, rig.Shape.Prefill-n); err != nil {
 		return err
 	}

@@ -148,3 +148,16 @@ func tenantTiming() bench.Suite {
 		}},
 	}
 }
+
+// tenantNeighbour compares a tenant that is alone with the same tenant next to one that asks for ten times its rate.
+func tenantNeighbour() bench.Suite {
+	return bench.Suite{
+		Name: "tenant.neighbour", Title: "A tenant next to one that asks for ten times its rate", Priority: "P1", Bench: "BenchmarkTenantNeighbour",
+		Headline: "p99_ratio", Window: 20 * time.Second, Warmup: time.Second, NoProfile: true, Reads: true,
+		Rows: []bench.RowSpec{{
+			Name: "ten-times", Title: "200 creates/s of one tenant, in turn alone and next to 20,000 creates/s of another whose rate is 2,000", Profiles: inFull, NoCeiling: true,
+			Shape:   bench.Shape{Nodes: 1, Shards: 1, Tenants: 2},
+			Targets: []bench.Target{free(atMost("p99_ratio", bench.Fsync, 1.5, 0, ofQueue))},
+		}},
+	}
+}

@@ -152,7 +152,7 @@ func Suites() []bench.Suite {
 func queueSuites() []bench.Suite {
 	return []bench.Suite{
 		queueCycle(), queueSteady(), queueRaft(), queueSmart(), queueCoalesce(), queueCoalesceRaft(), queueTransport(),
-		queueCodec(), queueGC(), queueLatency(), queueDeep(), queueRestart(), queueRedrive(), queueEffects(), queueUnique(), queueIdle(), queueDepth(), queueMix(), queueK6(), queueFailover(), streamsIdle(), tenantTiming(),
+		queueCodec(), queueGC(), queueLatency(), queueDeep(), queueRestart(), queueRedrive(), queueEffects(), queueUnique(), queueIdle(), queueDepth(), queueMix(), queueK6(), queueFailover(), streamsIdle(), tenantTiming(), tenantNeighbour(),
 	}
 }
 

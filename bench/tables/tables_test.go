@@ -40,7 +40,7 @@ func TestEverySuiteIsListed(t *testing.T) {
 		"queue.cycle P0", "queue.steady P0", "queue.raft P0", "queue.smart P0", "queue.coalesce P0", "queue.coalesce.raft P0",
 		"queue.transport P0", "queue.codec P0", "queue.gc P0", "queue.latency P0", "queue.depth P0", "queue.restart P0", "queue.redrive P0",
 		"queue.effects P0", "queue.unique P1", "queue.idle P0", "queue.aux/depth P1", "queue.aux/mix P1", "queue.aux/k6 P1",
-		"queue.failover P1", "streams.idle P1", "tenant.timing P1",
+		"queue.failover P1", "streams.idle P1", "tenant.timing P1", "tenant.neighbour P1",
 		"refs.gitaly P0", "refs.gitaly/git P0", "refs.push P0", "refs.scale P0",
 		"kv.aurora.len P0", "kv.aurora.followers P0", "kv.aurora.steady P0", "kv.pingpong P0", "kv.latency P0", "kv.etcd P0", "kv.etcd.native P0",
 		"search.sweep P0", "search.mixed P0", "search.recall P0", "search.load P0", "search.judge P0",
