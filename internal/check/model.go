@@ -28,6 +28,7 @@ type Model struct {
 	club      *club
 	written   uint16   // the format that entries are to be written in; 0: the first
 	undo      []func() // takes back the commit that is being judged
+	follow    []following
 }
 
 type spaceName struct{ tenant, name string }
@@ -36,6 +37,7 @@ type spaceName struct{ tenant, name string }
 type part struct {
 	tasks    map[core.TaskID]*task
 	timed    map[core.TaskID]bool // tasks that some standing has running or scheduled
+	unswept  map[core.TaskID]bool // tasks that had not ended when their queue was removed
 	queues   map[string]*queue
 	unique   map[uniqueName]uniqueKey
 	replaced map[core.TaskID]replaced
@@ -105,7 +107,7 @@ func NewModel() *Model {
 func (m *Model) part(p core.Partition) *part {
 	if m.parts[p] == nil {
 		m.parts[p] = &part{
-			tasks: map[core.TaskID]*task{}, timed: map[core.TaskID]bool{}, queues: map[string]*queue{},
+			tasks: map[core.TaskID]*task{}, timed: map[core.TaskID]bool{}, unswept: map[core.TaskID]bool{}, queues: map[string]*queue{},
 			unique: map[uniqueName]uniqueKey{}, replaced: map[core.TaskID]replaced{}, spaces: map[string]map[string]pair{},
 			rules: map[string]spaceOf{}, requests: map[core.RequestID]request{}, sessions: map[core.SessionID][]session{}, search: newSearches(), repos: repos{}, bulks: map[core.TaskID]*bulk{},
 		}

@@ -3,6 +3,7 @@ package check
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/millrace/millrace/internal/core"
@@ -88,7 +89,7 @@ func misfitsOfTask(op *core.TaskCreate) []misfit {
 	if len(op.Tag) > 128 {
 		out = append(out, misfit{"tag", "tag_bytes"})
 	}
-	return append(append(out, misfitsOfLabels(op.Labels)...), misfitsOfShare(op)...)
+	return slices.Concat(out, misfitsOfLabels(op.Labels), misfitsOfShare(op), misfitsOfAfter(op))
 }
 
 // misfitsOfUpdate lists what an edit may not say. It is not a misfit of the op alone, as the state of the task is judged first.

@@ -276,7 +276,11 @@ func strays(c *core.Commit) []int {
 			continue
 		}
 		id, named := taskOf(op)
-		if named && id.Partition() != c.Partition.Index {
+		astray := named && id.Partition() != c.Partition.Index
+		if create, ok := op.(*core.TaskCreate); ok {
+			astray = astray || slices.ContainsFunc(create.After, func(a core.After) bool { return a.Task.Partition() != c.Partition.Index })
+		}
+		if astray {
 			out = append(out, i)
 		}
 	}

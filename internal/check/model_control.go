@@ -217,7 +217,7 @@ func (m *Model) update(p *part, t *task, op *core.TaskUpdate, a answer) error {
 		switch {
 		case s.gone:
 			return []step{{fact: core.NotFound{Kind: "task"}}}
-		case s.state != core.Ready && s.state != core.Scheduled && !dead:
+		case s.state != core.Ready && s.state != core.Scheduled && s.state != core.Blocked && !dead:
 			return wrongState(t, s)
 		case a.fact != nil || op.HasRunAt && dead || op.HasExpiry && (dead || s.deliveries > 0):
 			return nil
@@ -234,6 +234,12 @@ func (m *Model) update(p *part, t *task, op *core.TaskUpdate, a answer) error {
 		due, wall := op.RunAt, true
 		if due == 0 {
 			due, wall = m.stamp.Add(op.Delay), false
+		}
+		if s.state == core.Blocked {
+			if s = s.timeless(); due > m.now(wall) {
+				s.earliest, s.latest, s.wall = due, due, wall
+			}
+			return []step{{next: s}}
 		}
 		if due <= m.now(wall) {
 			return []step{{next: s.ready()}}
@@ -300,7 +306,7 @@ func (p *part) editAllowed(t *task, op *core.TaskUpdate) error {
 // editRefused judges a refusal of what an edit says. The state of the task is judged apart.
 func (m *Model) editRefused(p *part, t *task, op *core.TaskUpdate, fact core.Fact) error {
 	waits := func(s *standing) bool {
-		return !s.gone && (s.state == core.Ready || s.state == core.Scheduled || s.state == core.Dead)
+		return !s.gone && (s.state == core.Blocked || s.state == core.Ready || s.state == core.Scheduled || s.state == core.Dead)
 	}
 	var is func(*standing) bool
 	switch f := fact.(type) {

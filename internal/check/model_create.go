@@ -138,13 +138,27 @@ func (m *Model) create(p *part, c *core.Commit, op *core.TaskCreate, a answer) e
 	if err := m.roomInTenant(p, 1, int64(len(op.Payload))); err != nil {
 		return fmt.Errorf("task %s: %w", op.ID, err)
 	}
-	s, err := m.born(p, op, a)
-	if err != nil {
-		return err
-	}
+	s := m.born(p, op)
 	t := &task{id: op.ID, first: *op, create: *op, now: contentOf(op), creator: c.Principal, index: m.index, at: m.stamp, past: map[core.Token]settledAs{}}
+	may := []standing{s}
+	if len(op.After) > 0 {
+		var err error
+		if may, err = m.waitingFor(p, t, s); err != nil {
+			return err
+		}
+		m.depend(p, t)
+	}
+	told := core.State(0)
+	if a.result != nil {
+		told = a.result.State
+	}
+	may = slices.DeleteFunc(may, func(s standing) bool { return told != 0 && s.state != told })
+	if len(may) == 0 {
+		return fmt.Errorf("task %s was made %s, expected %s", op.ID, told, s.state)
+	}
 	set(m, p.tasks, op.ID, t)
-	m.stand(p, t, []standing{s})
+	m.stand(p, t, may)
+	s.fresh = s.fresh && t.sure(func(s *standing) bool { return s.fresh })
 	p.join(m, t, s)
 	if op.Unique.Key != "" {
 		ttl := cmp.Or(op.Unique.TTL, 24*3_600_000)
@@ -163,8 +177,8 @@ func (p *part) holder(op *core.TaskCreate) (uniqueKey, bool) {
 	return held, ok && held.old
 }
 
-// born returns the first standing of a task.
-func (m *Model) born(p *part, op *core.TaskCreate, a answer) (standing, error) {
+// born returns the first standing of a task that waits for no other one.
+func (m *Model) born(p *part, op *core.TaskCreate) standing {
 	due, wall := op.RunAt, m.rules >= core.FormatQueues
 	if due == 0 {
 		due, wall = m.stamp.Add(op.Delay), false
@@ -178,10 +192,7 @@ func (m *Model) born(p *part, op *core.TaskCreate, a answer) (standing, error) {
 	if ttl := p.configOf(op.Queue).Limits.DefaultTTL; s.expires == 0 && ttl > 0 {
 		s.expires = m.now(true).Add(ttl)
 	}
-	if a.result != nil && a.result.State != 0 && a.result.State != s.state {
-		return s, fmt.Errorf("task %s was made %s, expected %s", op.ID, a.result.State, s.state)
-	}
-	return s, nil
+	return s
 }
 
 // join enters a task in its queue.
@@ -244,6 +255,9 @@ func (m *Model) createTaken(held uniqueKey, op *core.TaskCreate, a answer) error
 func (m *Model) createRefused(p *part, op *core.TaskCreate, fact core.Fact) error {
 	switch f := fact.(type) {
 	case core.NotFound:
+		if m.mayMiss(p, op, f) {
+			return nil
+		}
 		if f.Kind == "queue" && p.config.NoAutoCreate && m.mayLack(p, op.Queue) {
 			return nil
 		}
@@ -281,6 +295,9 @@ func sameTask(a, b *core.TaskCreate) bool {
 		}
 		if len(c.Labels) == 0 {
 			c.Labels = nil
+		}
+		if len(c.After) == 0 {
+			c.After = nil
 		}
 	}
 	if !bytes.Equal(x.Payload, y.Payload) {

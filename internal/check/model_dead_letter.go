@@ -78,7 +78,7 @@ func (m *Model) letter(p *part, t *task, s *standing, to string, sure bool) {
 	if most := p.configOf(to).Limits.CeilingPriority; most > 0 {
 		op.Priority = min(op.Priority, uint8(most))
 	}
-	ready, _ := m.born(p, &op, answer{})
+	ready := m.born(p, &op)
 	ready.fresh = false
 	absent := standing{state: core.Dead, limit: core.Never, gone: true}
 	was := p.tasks[id]
@@ -107,7 +107,7 @@ func (m *Model) letter(p *part, t *task, s *standing, to string, sure bool) {
 	}
 	set(m, p.tasks, id, made)
 	if p.queues[to] == nil {
-		set(m, p.queues, to, &queue{})
+		set(m, p.queues, to, &queue{fresh: map[place][]*task{}})
 	}
 	m.stand(p, made, may)
 }

@@ -202,6 +202,7 @@ func (m *Model) tick(op *core.Tick, a answer) error {
 		}
 		m.goOn(p, all)
 		m.keysGoOn(p, all)
+		m.swept(p, all)
 		m.retention(p)
 	}
 	return nil
@@ -265,7 +266,7 @@ func (m *Model) timers(p *part, t *task, s standing) (may, must bool, after []st
 
 // mayLapse reports whether a task's expiry has come before its first delivery.
 func (m *Model) mayLapse(s standing) bool {
-	return (s.state == core.Ready || s.state == core.Scheduled) && s.deliveries == 0 && s.expires != 0 && s.expires <= m.now(true)
+	return (s.state == core.Ready || s.state == core.Scheduled || s.state == core.Blocked) && s.deliveries == 0 && s.expires != 0 && s.expires <= m.now(true)
 }
 
 // lapse: dead, as no worker took it in time.

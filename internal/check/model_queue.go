@@ -136,7 +136,8 @@ func (m *Model) purge(p *part, t *task) {
 		if !s.gone {
 			s.gone, s.known, s.fresh, s.frees = true, true, false, core.UniqueTTL
 			if !s.state.Terminal() {
-				s.state, s.ended = core.Cancelled, m.stamp
+				s.state, s.ended, s.pending, s.unswept = core.Cancelled, m.stamp, awaited{}, true
+				set(m, p.unswept, t.id, true)
 			}
 		}
 		if !slices.Contains(next, s) {

@@ -158,6 +158,9 @@ func (s standing) ready() standing {
 // end: terminal, and at once removed where the queue keeps nothing.
 func (m *Model) end(p *part, t *task, s standing, state core.State) []step {
 	s.state, s.ended, s.expires, s.cancel.Until, s.fresh, s.frees = state, m.stamp, 0, 0, false, core.UniqueTTL
+	if s.pending != (awaited{}) {
+		s.pending, s = awaited{}, s.timeless()
+	}
 	steps := []step{{next: s}}
 	if p.retain(t, state) <= 0 {
 		s.gone, s.known = true, true

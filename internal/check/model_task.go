@@ -24,6 +24,9 @@ type task struct {
 	letter  *letter                  // nil: it is not a copy of a dead task
 	perhaps []uint8                  // priorities that bulk jobs may have set since now.priority was
 	past    map[core.Token]settledAs // attempts that their holder ended
+
+	deps       []*task // those that it was made to wait for
+	dependents []*task // those that were made to wait for it
 }
 
 type settledAs struct {
@@ -64,6 +67,9 @@ type standing struct {
 	gone    bool // removed after it ended
 	known   bool // gone, but its id is still answered for
 	fresh   bool // ready since its creation, never delivered
+
+	pending awaited // what a blocked task waits for; earliest and latest are when it may be ready after that
+	unswept bool    // its queue was removed before it ended, and those that wait for it may not have been told yet
 }
 
 func (s *standing) live(token core.Token) bool { return s.state == core.Running && s.token == token }
@@ -169,8 +175,9 @@ func (m *Model) place(p *part, t *task, next []standing) {
 	})
 	t.may = next
 	p.setTimed(t.id, t.might(func(s *standing) bool {
-		return s.state == core.Running || s.state == core.Scheduled || s.state == core.Ready && s.expires != 0
+		return s.state == core.Running || s.state == core.Scheduled || (s.state == core.Ready || s.state == core.Blocked) && s.expires != 0
 	}))
+	m.noteEnds(p, t, old)
 }
 
 func (p *part) setTimed(id core.TaskID, timed bool) {
@@ -201,8 +208,16 @@ func (s step) String() string {
 	return s.next.state.String()
 }
 
-// op judges one op of a commit. before is the largest revision of earlier commits.
+// op judges one op of a commit, and what follows for tasks that wait for others.
 func (m *Model) op(p *part, c *core.Commit, op core.Op, a answer, before uint64) error {
+	m.follow = nil
+	err := m.opAlone(p, c, op, a, before)
+	m.followEnds()
+	return err
+}
+
+// opAlone judges one op. before is the largest revision of earlier commits.
+func (m *Model) opAlone(p *part, c *core.Commit, op core.Op, a answer, before uint64) error {
 	if a.result != nil && a.result.Kind != 0 && a.result.Kind != op.Kind() {
 		return fmt.Errorf("answer is of kind %d, op of kind %d", a.result.Kind, op.Kind())
 	}

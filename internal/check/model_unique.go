@@ -69,7 +69,7 @@ func (a answer) isHeld(by core.TaskID) bool {
 // createReplaces judges a create which replaces what another asked for whose task holds the unique key, unless that has started.
 func (m *Model) createReplaces(p *part, t *task, held uniqueKey, op *core.TaskCreate, a answer) error {
 	waits := func(s *standing) bool {
-		return !s.gone && s.deliveries == 0 && (s.state == core.Ready || s.state == core.Scheduled)
+		return !s.gone && s.deliveries == 0 && (s.state == core.Ready || s.state == core.Scheduled || s.state == core.Blocked)
 	}
 	still := held.same(op) && op.Delay == 0
 	switch {
@@ -99,8 +99,11 @@ func (m *Model) createReplaces(p *part, t *task, held uniqueKey, op *core.TaskCr
 			}
 			continue
 		}
-		to, err := m.born(p, op, a)
-		if err != nil {
+		to := m.born(p, op)
+		if s.state == core.Blocked {
+			to.state = core.Blocked
+		}
+		if a.result != nil && a.result.State != 0 && a.result.State != to.state {
 			continue
 		}
 		s.state, s.earliest, s.latest, s.wall, s.expires, s.frees, s.fresh = to.state, to.earliest, to.latest, to.wall, to.expires, to.frees, false

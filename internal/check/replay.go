@@ -111,7 +111,7 @@ func (m *Model) AuditTask(p core.Partition, id core.TaskID, got core.Task, ok bo
 	same := func(s *standing) bool {
 		return !s.gone && s.state == got.State && s.deliveries == got.Attempt && s.failures == got.Failures &&
 			s.crashes == got.Crashes && s.snoozes == got.Snoozes && s.redrives == got.Redrives && (s.state != core.Running || s.until == got.LeaseUntil) &&
-			s.expires == got.ExpiresAt && s.cancel == got.Cancel && s.lapsed == (got.Reason == "expired")
+			s.samePending(&got) && s.expires == got.ExpiresAt && s.cancel == got.Cancel && s.lapsed == (got.Reason == "expired")
 	}
 	if !t.might(same) {
 		return fmt.Errorf("task %s reads as %s %s, attempt %d, failures %d, crashes %d, snoozes %d, redrives %d, lease until %d, expires at %d, cancel %+v; it may be %+v",

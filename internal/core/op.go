@@ -89,6 +89,9 @@ const (
 	MaxCost     = 1_000_000
 	MaxLimiters = 4
 	MaxAfter    = 100
+
+	// MaxDependents bounds how many tasks wait for one at a time.
+	MaxDependents = 10_000
 )
 
 // HasShare reports whether a create says something that only entries from FormatShare on can say.

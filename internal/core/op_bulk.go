@@ -29,13 +29,13 @@ const (
 func (a BulkAction) States() []State {
 	switch a {
 	case BulkCancel:
-		return []State{Scheduled, Ready, Running}
+		return []State{Blocked, Scheduled, Ready, Running}
 	case BulkRetry:
 		return []State{Dead, Cancelled}
 	case BulkDelete:
 		return []State{Completed, Dead, Cancelled}
 	case BulkPrioritize:
-		return []State{Scheduled, Ready}
+		return []State{Blocked, Scheduled, Ready}
 	}
 	return nil
 }

@@ -51,6 +51,21 @@ func TaskOf(op Op) (id TaskID, ok bool) {
 	return op.(taskNamer).task(), true
 }
 
+// InPartition reports whether the tasks that op names are of the partition with a number: its own, and those that a new task waits for.
+func InPartition(op Op, index uint16) bool {
+	if id, ok := TaskOf(op); ok && id.Partition() != index {
+		return false
+	}
+	if create, ok := op.(*TaskCreate); ok {
+		for _, a := range create.After {
+			if a.Task.Partition() != index {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // RepoOf returns the repository that op is about, if it is one of the refs service.
 func RepoOf(op Op) (name string, ok bool) {
 	if op.Kind().Service() != ServiceRefs {

@@ -174,7 +174,7 @@ type Task struct {
 	Queue string
 	Kind  string
 	State State
-	// Why it waits or ended: delay, retry, snooze, cron; max_attempts, max_crashes, max_deliveries, fatal, expired.
+	// Why it waits or ended: delay, retry, snooze, cron; max_attempts, max_crashes, max_deliveries, fatal, expired, dependency.
 	Reason  string
 	Payload []byte
 	// PayloadSize is how long the whole payload is, of a task of a list that has its first bytes.
@@ -232,6 +232,21 @@ type Task struct {
 	ExpiresAt ShardTime
 	Cancel    CancelAsked // of a running or cancelled task
 	Progress  Progress    // of the last attempt, where it told any
+
+	// After are the tasks that it was made to wait for, and OnDepFailure is what follows when one of them is not completed.
+	After        []AfterState
+	OnDepFailure DepFailure
+	Pending      uint32 // how many of After a blocked task waits for
+	Dependents   uint32 // how many blocked tasks wait for this one
+}
+
+// AfterState is how a task stands that another one was made to wait for.
+type AfterState struct {
+	After
+	// Waits says that the other one still waits for it.
+	Waits bool
+	// State is 0 where it is not there any more, and in lists.
+	State State
 }
 
 // ContentSize is a number of bytes of a task's payload and of its result: how long they are, or how much of each is asked for.

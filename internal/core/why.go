@@ -5,6 +5,7 @@ const (
 	WhyEnded      = "ended"       // it has ended
 	WhyRunning    = "running"     // a worker holds it
 	WhyStopping   = "stopping"    // a worker holds it and was asked to stop
+	WhyAfter      = "after"       // it waits for tasks that have not ended, or that ended without being completed
 	WhyDelay      = "delay"       // its time has not come
 	WhyRetry      = "retry"       // it failed, and the backoff is not over
 	WhySnooze     = "snooze"      // its worker put it off

@@ -39,6 +39,8 @@ const (
 	RecordCheckpoint    QueueRecord = 26 // by task: what its holders left for the attempts after them
 	RecordShare         QueueRecord = 27 // by queue: how far it is shared out
 	RecordLane          QueueRecord = 28 // by queue and key: the tasks of one key
+	RecordAfter         QueueRecord = 33 // by task and one that waits for it
+	RecordBlocked       QueueRecord = 34 // by queue and task that waits for others
 	RecordTenantQuota   QueueRecord = 38 // what the tenant may have of tasks, and has in other partitions
 )
 
@@ -52,6 +54,7 @@ const (
 	TimerTombstone Timer = 3  // the id of a task that is gone is forgotten
 	TimerWindow    Timer = 4  // the window of a unique key ends, which is stored by the name of its queue
 	TimerErrors    Timer = 22 // groups of errors of a queue are looked through
+	TimerAfter     Timer = 33 // those who wait for a task that has ended are told
 )
 
 // Space tells unique keys from idempotency keys: one text may be both. Numbers are stored and never reused.
@@ -580,6 +583,9 @@ func DecodeQueue(key []byte) (row QueueRow, ok bool) {
 	case RecordTaskLog:
 		copy(row.Task[:], b)
 		return row, len(b) == 16+8
+	case RecordAfter:
+		copy(row.Task[:], b)
+		return row, len(b) == 16+16
 	case RecordTimer:
 		return row, len(b) >= 9
 	case RecordWallTimer, RecordExpiry:
@@ -603,6 +609,9 @@ func DecodeQueue(key []byte) (row QueueRow, ok bool) {
 	case RecordLane:
 		row.Name = string(b)
 		return row, len(b) > 0
+	case RecordBlocked:
+		copy(row.Task[:], b)
+		return row, len(b) == 16
 	case RecordErrorGroup:
 		if len(b) != 8 {
 			return row, false

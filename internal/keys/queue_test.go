@@ -48,6 +48,9 @@ func TestQueueKeysKeepTheirBytes(t *testing.T) {
 		{"errors", AppendErrors(nil, p, 7), "17" + "00000007" + "00"},
 		{"error timer", AppendErrorTimer(nil, p, 5, 7), "0a" + "8000000000000005" + "16" + "00000007" + "00"},
 		{"removed", AppendRemoved(nil, p, 7), "0f" + "00000007" + "00"},
+		{"after", AppendAfter(nil, p, id, id), "21" + queueGoldenTask + queueGoldenTask + "00"},
+		{"after timer", AppendAfterTimer(nil, p, 5, id, 9), "0a" + "8000000000000005" + "21" + queueGoldenTask + "0000000000000009" + "00"},
+		{"blocked", AppendBlocked(nil, p, 7, id), "22" + "00000007" + queueGoldenTask + "00"},
 	} {
 		if got, want := hex.EncodeToString(c.key), queueGoldenHead+c.want; got != want {
 			t.Errorf("%s is\n%s, want\n%s", c.name, got, want)
@@ -88,6 +91,17 @@ func TestQueueKeysReadBack(t *testing.T) {
 	if n := DecodeTaskAttempt(AppendTaskAttempt(nil, p, id, 9)); n != 9 {
 		t.Errorf("attempt %d", n)
 	}
+	if of, waits, ok := DecodeAfter(AppendAfter(nil, p, id, core.TaskID{1})); of != id || waits != (core.TaskID{1}) || !ok {
+		t.Errorf("waits %s for %s %v", waits, of, ok)
+	}
+	if task, ok := DecodeBlocked(AppendBlocked(nil, p, 7, id)); task != id || !ok {
+		t.Errorf("blocked %s %v", task, ok)
+	}
+	if _, _, rest, _ := DecodeTimer(AppendAfterTimer(nil, p, 5, id, 9)); true {
+		if of, place, ok := DecodeAfterTimer(rest); of != id || place != 9 || !ok {
+			t.Errorf("timer of %s at %d %v", of, place, ok)
+		}
+	}
 	key := AppendReady(nil, p, 7, 5, 6)
 	if after := QueueAfter(p, QueueTail(key)); Compare(after, key) <= 0 || Compare(after, AppendReady(nil, p, 7, 5, 7)) > 0 {
 		t.Errorf("the key after %x is %x", key, after)
@@ -101,6 +115,12 @@ func TestQueueKeysReadBack(t *testing.T) {
 		}
 		if _, _, ok := DecodeReady(bad); ok {
 			t.Errorf("%x reads as a place", bad)
+		}
+		if _, _, ok := DecodeAfter(bad); ok {
+			t.Errorf("%x reads as a task that waits", bad)
+		}
+		if _, ok := DecodeBlocked(bad); ok {
+			t.Errorf("%x reads as a blocked task", bad)
 		}
 		if _, ok := DecodeRunning(bad); ok {
 			t.Errorf("%x reads as a token", bad)

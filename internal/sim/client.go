@@ -1,8 +1,10 @@
 package sim
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -99,6 +101,9 @@ func (c *client) create() {
 	if w.plan.Operate {
 		w.dress(&op)
 	}
+	if w.plan.Wait {
+		w.wait(at, &op)
+	}
 	next := func() { w.after(w.between(0, 20*time.Millisecond), "client", 0, c.create) }
 	c.begin(&request{
 		at: at,
@@ -109,7 +114,7 @@ func (c *client) create() {
 		creates: id,
 		matches: creates(id),
 		answer: func(r core.Result, at core.At) {
-			if w.full(r) {
+			if w.full(r) || len(op.After) > 0 && isMissing(r) { // what it was to wait for may be gone
 				w.ledger.lost++
 				next()
 				return
@@ -127,6 +132,31 @@ func (c *client) create() {
 		},
 		unknown: func() { w.ledger.lost++; next() },
 	})
+}
+
+// wait lets some tasks wait for up to two of those of their partition that were made last. However these end, the task goes.
+func (w *world) wait(at place, op *core.TaskCreate) {
+	l := w.ledger
+	for range w.rng.IntN(3) {
+		if len(l.recent) == 0 {
+			return
+		}
+		a := core.After{Task: l.recent[w.rng.IntN(len(l.recent))], Terminal: w.chance(500)}
+		same := func(b core.After) bool { return b.Task == a.Task }
+		if at.space == l.space && a.Task.Partition() == at.index && !slices.ContainsFunc(op.After, same) {
+			op.After, op.OnDepFailure = append(op.After, a), core.DepRun
+		}
+	}
+	slices.SortFunc(op.After, func(a, b core.After) int { return bytes.Compare(a.Task[:], b.Task[:]) })
+}
+
+// isMissing reports whether a create was refused because it named a task that is not there.
+func isMissing(r core.Result) bool {
+	if r.Refusal == nil {
+		return false
+	}
+	f, ok := r.Refusal.Fact.(core.NotFound)
+	return ok && f.Kind == "task"
 }
 
 // uniqueKeyAt returns unique key n for a partition: it tries suffixes until the key is placed

@@ -30,6 +30,7 @@ type Plan struct {
 	Days       bool          // some tasks are delayed by days, and days pass
 	Grace      time.Duration // after which leases of a worker whose stream broke end; 0: by their own time
 	Operate    bool          // tasks are cancelled, edited, redriven and released by force, queues paused, and bulk jobs run (acts.go)
+	Wait       bool          // some tasks wait for tasks that were made before them
 
 	SegmentBytes int64  // of the log
 	LogQuota     uint64 // of log that is kept for hosts that are behind: beyond it they get a snapshot; 0: all of it
@@ -102,6 +103,7 @@ func PlanOf(seed uint64) Plan {
 		p.Operate, p.Writers, p.Writes = true, max(p.Writers, 2), max(p.Writes, 80)
 		p.Grace = []time.Duration{0, 50 * time.Millisecond, 500 * time.Millisecond}[r.IntN(3)]
 	}
+	p.Wait = rand.New(rand.NewPCG(seed, 5)).IntN(3) == 0
 	return p
 }
 

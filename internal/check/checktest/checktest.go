@@ -40,6 +40,8 @@ type Stats struct {
 	Letters int
 	// FullTenants are creates, redrives and edits that a tenant's quota of tasks refused.
 	FullTenants int
+	// Creates of tasks that wait for others: those that are blocked, those that wait for none by then, and those that were cancelled at once.
+	Blocked, NotBlocked, BornCancelled int
 }
 
 type run struct {
@@ -133,6 +135,7 @@ func (r *run) entry() error {
 		got := &applied.Results[i]
 		r.count(got)
 		r.stats.countControl(&e.Commits[i], got)
+		r.stats.countAfter(&e.Commits[i], got)
 		r.countRemoval(&e.Commits[i], got)
 		if r.o.Distort != nil && r.o.Distort(r.rand, &e.Commits[i], got) {
 			r.stats.Distorted++

@@ -312,9 +312,12 @@ func (s *Stats) addControl(o *Stats) {
 	s.Replaces += o.Replaces
 	s.Letters += o.Letters
 	s.FullTenants += o.FullTenants
+	s.Blocked += o.Blocked
+	s.NotBlocked += o.NotBlocked
+	s.BornCancelled += o.BornCancelled
 }
 
 // missesControl reports whether something that operates tasks or queues was never done, or never refused by an older format.
 func (s *Stats) missesControl() bool {
-	return slices.Contains([]int{s.Cancels, s.Asked, s.Stops, s.Redrives, s.Forced, s.Updates, s.Reports, s.BulkStarts, s.BulkStops, s.Bulked, s.Pauses, s.Resumes, s.Early, s.Replaces, s.Letters, s.FullTenants}, 0)
+	return slices.Contains([]int{s.Cancels, s.Asked, s.Stops, s.Redrives, s.Forced, s.Updates, s.Reports, s.BulkStarts, s.BulkStops, s.Bulked, s.Pauses, s.Resumes, s.Early, s.Replaces, s.Letters, s.FullTenants, s.Blocked, s.NotBlocked, s.BornCancelled}, 0)
 }

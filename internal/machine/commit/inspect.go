@@ -87,7 +87,7 @@ func inspectTasks(c *core.Commit) *core.Refusal {
 	// All of them are listed, so that a caller can split its commit at once.
 	var astray []int
 	for i, op := range c.Ops {
-		if id, ok := core.TaskOf(op); ok && id.Partition() != c.Partition.Index {
+		if !core.InPartition(op, c.Partition.Index) {
 			astray = append(astray, i)
 		}
 	}

@@ -61,6 +61,7 @@ type audit struct {
 	effects                                  int
 	reports, logs, checkpoints               int
 	errors                                   int
+	waits                                    int
 	// The numbers of rows that were seen.
 	payloadRows, resultRows, holderRows int
 	attemptRows, olderRows              int
@@ -70,6 +71,7 @@ type audit struct {
 	effectRows                          int
 	reportRows, logRows, checkpointRows int
 	errorTimers                         int
+	afterRows                           int
 	// indexRows counts rows of indexes, by state.
 	indexRows [8]int
 	// indexed counts tasks that must have such a row, by state.
@@ -138,6 +140,8 @@ func (a *audit) row(key, value []byte) error {
 		} else {
 			a.attemptRows++
 		}
+	case keys.RecordAfter, keys.RecordBlocked:
+		a.waitRow(row.Record)
 	case keys.RecordReady:
 		a.indexRows[core.Ready]++
 	case keys.RecordRunning:
@@ -213,6 +217,7 @@ func (a *audit) timerRow(key []byte) {
 	switch _, kind, _, ok := keys.DecodeTimer(key); {
 	case ok && kind == keys.TimerErrors:
 		a.errorTimers++
+	case ok && kind == keys.TimerAfter: // its task may be gone
 	case ok && kind >= 1 && int(kind) < len(a.timerRows):
 		a.timerRows[kind]++
 	default:
@@ -309,6 +314,9 @@ func (a *audit) state(id core.TaskID, value []byte) error {
 		}
 	}
 	if err := a.extras(id, &rec, &s); err != nil {
+		return err
+	}
+	if err := a.dependents(id, &rec); err != nil {
 		return err
 	}
 	told, err := a.told(id, &rec)
@@ -446,6 +454,8 @@ func (a *audit) below(id core.TaskID, token core.Token, seq uint64) {
 // records. bytes is the length of its payload and result.
 func (a *audit) index(id core.TaskID, rec *record, s *spec, bytes uint64) error {
 	switch {
+	case rec.state == core.Blocked:
+		return a.blocked(id, rec, s)
 	case rec.state == core.Ready:
 		return a.has(keys.AppendPlace(nil, a.p, rec.queue, rec.lane, rec.sort, rec.seq), "place of ready task %s", id)
 	case rec.state == core.Scheduled:
@@ -528,6 +538,7 @@ func (a *audit) finish() {
 		{"records of reports", a.reportRows, a.reports},
 		{"rows of logs", a.logRows, a.logs},
 		{"checkpoints", a.checkpointRows, a.checkpoints},
+		{"rows of tasks that wait", a.afterRows, a.waits},
 		{"timers of groups of errors", a.errorTimers, a.errors},
 		{"timers of removed tasks", a.timerRows[keys.TimerTombstone], a.tombstones},
 		{"timers of unique keys", a.timerRows[keys.TimerUnique] + a.timerRows[keys.TimerWindow], a.windows},

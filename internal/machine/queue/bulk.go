@@ -55,6 +55,11 @@ func (m *Machine) applyBulkStart(tx core.Txn, c *core.ApplyContext, op *core.Bul
 	if fact := checkBulkShare(c, op); fact != nil {
 		return core.OpResult{}, fact
 	}
+	if op.Tasks.State == core.Blocked {
+		if fact := notShared(c, "lets tasks wait for tasks"); fact != nil {
+			return core.OpResult{}, fact
+		}
+	}
 	if i, ok := m.bulkAt(op.ID); ok {
 		if !sameBulk(&m.bulks[i].BulkStart, op) {
 			return core.OpResult{}, core.AlreadyExists{Kind: "bulk", ID: op.ID.String()}

@@ -24,6 +24,8 @@ type bulkWalk struct {
 // bulkLeg is a range of an index.
 type bulkLeg struct {
 	from, to []byte
+	// number begins its cursors. It is that of the leg in a walk without the blocked tasks, which older programs make.
+	number byte
 	// task reads the task of a row.
 	task func(key, value []byte) (core.TaskID, error)
 	// ended says that it is the index of ended tasks.
@@ -55,16 +57,23 @@ func newBulkWalk(v core.View, p core.Partition, op *core.BulkStart, queue uint32
 
 // addState adds the index of a state, or both indexes of scheduled tasks.
 func (w *bulkWalk) addState(s core.State) {
+	number := byte(len(w.legs))
+	if n := len(w.legs); n > 0 && w.legs[0].number == legBlocked {
+		number = byte(n - 1)
+	}
 	row := func(key, value []byte) (core.TaskID, error) {
 		id, _, err := listRow(s, key, value)
 		return id, err
 	}
 	if s == core.Scheduled {
 		from, to := keys.TimerRangeAll(w.p, minTime)
-		w.legs = append(w.legs, bulkLeg{from: from, to: to, task: row})
+		w.legs = append(w.legs, bulkLeg{number: number, from: from, to: to, task: row})
 		from, to = keys.WallTimerRangeAll(w.p, minTime)
-		w.legs = append(w.legs, bulkLeg{from: from, to: to, task: row})
+		w.legs = append(w.legs, bulkLeg{number: number + 1, from: from, to: to, task: row})
 		return
+	}
+	if s == core.Blocked {
+		number = legBlocked
 	}
 	from, to := listRange(w.p, s, w.number)
 	if s.Terminal() {
@@ -75,8 +84,11 @@ func (w *bulkWalk) addState(s core.State) {
 			to, _ = keys.TerminalRange(w.p, w.number, s, w.before+1)
 		}
 	}
-	w.legs = append(w.legs, bulkLeg{from: from, to: to, task: row, ended: s.Terminal()})
+	w.legs = append(w.legs, bulkLeg{number: number, from: from, to: to, task: row, ended: s.Terminal()})
 }
+
+// legBlocked is the number of the leg of blocked tasks, which comes first.
+const legBlocked byte = 0xff
 
 // bulkRow is a row that a walk came to.
 type bulkRow struct {
@@ -92,7 +104,7 @@ type bulkRow struct {
 func (w *bulkWalk) next(cursor []byte, n int) (rows []bulkRow, end bool, err error) {
 	leg := 0
 	if len(cursor) > 0 {
-		if leg = int(cursor[0]); leg >= len(w.legs) {
+		if leg = slices.IndexFunc(w.legs, func(l bulkLeg) bool { return l.number == cursor[0] }); leg < 0 {
 			return nil, false, badCursor
 		}
 	}
@@ -114,7 +126,7 @@ func (w *bulkWalk) next(cursor []byte, n int) (rows []bulkRow, end bool, err err
 				return false, nil
 			}
 			id, err := l.task(key, value)
-			row := bulkRow{task: id, after: append([]byte{byte(leg)}, keys.QueueTail(key)...)}
+			row := bulkRow{task: id, after: append([]byte{l.number}, keys.QueueTail(key)...)}
 			if l.ended {
 				row.ended = bytes.Clone(value)
 			}

@@ -76,7 +76,10 @@ const (
 	// How far a queue is shared out, and the tasks of one key.
 	formShare byte = 30
 	formLane  byte = 31
-	// What the partition was told of its tenant's tasks; 30 to 49 are others'.
+	// A task that waits for another one, under the key of both, and the timer by which those are told who wait for a task that has ended.
+	formAfter      byte = 40
+	formAfterTimer byte = 41
+	// What the partition was told of its tenant's tasks.
 	formTenantQuota byte = 50
 )
 

@@ -91,7 +91,7 @@ func samples() []sample {
 	state := func(name string, s record) sample {
 		return of(name, appendRecord(nil, &s), s, decodeRecord)
 	}
-	return slices.Concat(letterSamples(), shareSamples(), controlSamples(), reportSamples(), endedSamples(), errorSamples(), []sample{
+	return slices.Concat(letterSamples(), shareSamples(), controlSamples(), reportSamples(), endedSamples(), errorSamples(), afterSamples(), []sample{
 		state("scheduled", scheduled),
 		state("scheduled by the wall clocks", wall),
 		state("ready", ready),
@@ -159,6 +159,19 @@ func shareSamples() []sample {
 		of("lane, all set", appendLaneRecord(nil, &full), full, decodeLaneRecord),
 		of("share", appendShareRecord(nil, &share, &plain), [2]any{share, plain}, both),
 		{name: "payload, shared", stored: spec},
+	}
+}
+
+// afterSamples are those of tasks that wait for others.
+func afterSamples() []sample {
+	blocked := record{state: core.Blocked, priority: 3, queue: 300, pending: 2, dependents: 70_000, since: 12345, runAt: epoch + 5, wall: true, expiresAt: epoch + 9}
+	ended := record{state: core.Dead, queue: 300, dependents: 1, since: 7, readyAt: epoch, endedAt: epoch + 20, endedIdx: 99}
+	row := afterRow{terminal: true, onDep: core.DepRun, place: 12345}
+	return []sample{
+		of("blocked", appendRecord(nil, &blocked), blocked, decodeRecord),
+		of("dead, holds others", appendRecord(nil, &ended), ended, decodeRecord),
+		of("waits for another one", appendAfterRow(nil, &row), row, decodeAfterRow),
+		of("timer of an end", appendAfterTimer(nil, &ending{state: core.Dead, since: 12345}), ending{state: core.Dead, since: 12345}, decodeAfterTimer),
 	}
 }
 
@@ -313,7 +326,12 @@ func TestContentSeesEveryField(t *testing.T) {
 		"headers":         func(op *core.TaskCreate) { op.Headers = []core.Header{{Name: "p"}} },
 		"header value":    func(op *core.TaskCreate) { op.Headers = []core.Header{{Name: "p", Value: "v"}} },
 		"payload":         func(op *core.TaskCreate) { op.Payload = []byte("q") },
-		"no payload":      func(op *core.TaskCreate) { op.Payload = nil },
+		"after":           func(op *core.TaskCreate) { op.After = []core.After{{Task: idOf("z")}} },
+		"after, terminal": func(op *core.TaskCreate) { op.After = []core.After{{Task: idOf("z"), Terminal: true}} },
+		"on dep failure": func(op *core.TaskCreate) {
+			op.After, op.OnDepFailure = []core.After{{Task: idOf("z")}}, core.DepCancel
+		},
+		"no payload": func(op *core.TaskCreate) { op.Payload = nil },
 	} {
 		content := of(change)
 		if other, ok := seen[content]; ok {

@@ -213,7 +213,12 @@ func (m *Machine) endWaiting(tx core.Txn, c *core.ApplyContext, l *queueState, i
 	if err != nil {
 		return err
 	}
-	ln, err := m.leave(tx, l, id, rec)
+	var ln *lane
+	if rec.state == core.Blocked {
+		ln, err = m.leaveBlocked(tx, l, id, rec, s.after)
+	} else {
+		ln, err = m.leave(tx, l, id, rec)
+	}
 	if err != nil {
 		return err
 	}

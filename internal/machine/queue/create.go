@@ -29,16 +29,22 @@ func (m *Machine) applyCreate(tx core.Txn, c *core.ApplyContext, op *core.TaskCr
 			return res, fact, err
 		}
 	}
+	var deps dependencies
+	if len(op.After) > 0 {
+		if deps, fact, err = m.findAfter(tx, op); fact != nil || err != nil {
+			return core.OpResult{}, fact, err
+		}
+	}
 	if fact := m.roomFor(c, l, op); fact != nil {
 		return core.OpResult{}, fact, nil
 	}
-	state, err := m.insert(tx, c, l, op, payload, h.asked)
+	state, err := m.insert(tx, c, l, op, payload, h.asked, &deps)
 	return core.OpResult{Task: op.ID, State: state}, nil, err
 }
 
 // insert makes a task for which there is room. l is its queue; nil: that is made too. payload is its payload record, which was just put
-// together in room, and asked the hash of its unique key.
-func (m *Machine) insert(tx core.Txn, c *core.ApplyContext, l *queueState, op *core.TaskCreate, payload []byte, asked uint64) (core.State, error) {
+// together in room, asked the hash of its unique key, and deps what it waits for.
+func (m *Machine) insert(tx core.Txn, c *core.ApplyContext, l *queueState, op *core.TaskCreate, payload []byte, asked uint64, deps *dependencies) (state core.State, err error) {
 	m.key = keys.AppendTaskPayload(m.key[:0], m.p, op.ID)
 	payload = m.keep(payload)
 	tx.Insert(m.mem.own(m.key), payload)
@@ -52,7 +58,11 @@ func (m *Machine) insert(tx core.Txn, c *core.ApplyContext, l *queueState, op *c
 		}
 	}
 	m.saveLabels(tx, l, op.ID, op.Labels)
-	return m.place(tx, c, ln, op, payload), nil
+	state = m.place(tx, c, ln, op, payload, deps)
+	if !deps.failed.IsZero() {
+		state, err = core.Cancelled, m.failNew(tx, c, l, op.ID, deps)
+	}
+	return state, err
 }
 
 // checkCreate refuses what no create may say, whatever is stored. What is refused here was not
@@ -71,13 +81,13 @@ func checkCreate(c *core.ApplyContext, op *core.TaskCreate) core.Fact {
 		return core.TooLarge{Field: "unique.key", Limit: "unique_key", Max: maxUnique}
 	case len(op.Tag) > maxTag:
 		return core.TooLarge{Field: "tag", Limit: "tag_bytes", Max: maxTag}
-	case op.HasShare():
+	}
+	if op.HasShare() {
 		if fact := checkShare(c, op); fact != nil {
 			return fact
 		}
 	}
-	switch {
-	case op.ExpiresAt != 0 || len(op.Labels) > 0:
+	if op.ExpiresAt != 0 || len(op.Labels) > 0 {
 		if fact := notYet(c, "lets tasks expire, and have labels,"); fact != nil {
 			return fact
 		}
@@ -139,12 +149,12 @@ func checkShare(c *core.ApplyContext, op *core.TaskCreate) core.Fact {
 		return core.Invalid{Field: "cost", Message: fmt.Sprintf("must be at most %d", core.MaxCost)}
 	case len(op.Limiters) > 0:
 		return core.Invalid{Field: "limiters", Reason: "not_supported", Message: "is reserved and not supported yet"}
-	case len(op.After) > 0 || op.OnDepFailure != core.DepHold:
-		return core.Invalid{Field: "after", Reason: "not_supported", Message: "is reserved and not supported yet"}
 	case op.Unique.Until != core.UniqueTTL || op.Unique.Replace:
-		return checkUnique(op)
+		if fact := checkUnique(op); fact != nil {
+			return fact
+		}
 	}
-	return nil
+	return checkAfter(op)
 }
 
 // roomInLimits judges a create by the bounds that operators set for its queue.
@@ -253,9 +263,9 @@ func (m *Machine) put(tx core.Txn, stored bool) {
 	}
 }
 
-// place writes a new task's state record: ready now, or scheduled until it is due. payload is its
+// place writes a new task's state record: blocked while it waits for others, ready now, or scheduled until it is due. payload is its
 // payload record, which the worker may get in the same entry.
-func (m *Machine) place(tx core.Txn, c *core.ApplyContext, ln *lane, op *core.TaskCreate, payload []byte) core.State {
+func (m *Machine) place(tx core.Txn, c *core.ApplyContext, ln *lane, op *core.TaskCreate, payload []byte, d *dependencies) core.State {
 	l := ln.queue
 	m.touch(l)
 	l.created++
@@ -265,10 +275,14 @@ func (m *Machine) place(tx core.Txn, c *core.ApplyContext, ln *lane, op *core.Ta
 		rec.cost = op.Cost
 	}
 	m.setExpiry(tx, l, op.ID, &rec, expiryOf(c, l, op))
-	if due := dueOf(c, op); waits(c, due) {
+	due := dueOf(c, op)
+	switch {
+	case d.blocks():
+		m.block(tx, c, ln, op.ID, &rec, d, due)
+	case waits(c, due):
 		rec.reason = reasonDelay
 		m.schedule(tx, ln, op.ID, &rec, 0, due)
-	} else {
+	default:
 		m.admit(ln, op.ID, &rec, payload, c.Stamp)
 	}
 	m.key = keys.AppendTaskState(m.key[:0], m.p, op.ID)

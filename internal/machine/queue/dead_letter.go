@@ -81,7 +81,7 @@ func (m *Machine) makeCopy(tx core.Txn, c *core.ApplyContext, op *core.TaskCreat
 		return false, nil
 	}
 	payload, _ := appendSpec(m.room(specSize(c, op)), c, op)
-	_, err = m.insert(tx, c, l, op, payload, 0)
+	_, err = m.insert(tx, c, l, op, payload, 0, &dependencies{})
 	return err == nil, err
 }
 

@@ -28,6 +28,10 @@ type journal struct {
 	ended, woken, lost int
 	wanted             int
 	created            int
+	// Its count of what was acted on for those that wait.
+	told int
+	// freshened are the fresh tasks whose dependents were counted since, as they were.
+	freshened []freshened
 	// takes are the fresh tasks that were granted since, by index.
 	takes []int
 	// The queues that were touched since, as they were.
@@ -68,6 +72,13 @@ type saved struct {
 type savedLane struct {
 	lane *lane
 	was  laneState
+}
+
+// freshened is the record of a fresh task before a change of it.
+type freshened struct {
+	// Index of the task.
+	at  int
+	rec record
 }
 
 // pushed is a head that was added.
@@ -154,6 +165,13 @@ func (j *journal) took(fresh int) {
 	}
 }
 
+// refreshed remembers the record of a fresh task before a change of it.
+func (j *journal) refreshed(at int, rec *record) {
+	if j.on {
+		j.freshened = append(j.freshened, freshened{at, *rec})
+	}
+}
+
 // run remembers a change of a running task. For a renewal it comes before the change.
 func (j *journal) run(r *run, what runStep) {
 	if j.on {
@@ -177,6 +195,8 @@ func (j *journal) reset() {
 	clear(j.runs)
 	clear(j.lanes)
 	clear(j.born)
+	clear(j.freshened)
+	j.freshened = j.freshened[:0]
 	j.saves, j.pushes, j.pops, j.runs, j.takes = j.saves[:0], j.pushes[:0], j.pops[:0], j.runs[:0], j.takes[:0]
 	j.lanes, j.born = j.lanes[:0], j.born[:0]
 }
@@ -191,7 +211,7 @@ func (m *Machine) Mark() {
 	j.use, j.quota = m.use, m.quota
 	j.queues, j.dirty = len(m.queues), len(m.dirty)
 	j.ended, j.woken, j.lost = len(m.ended), len(m.woken), len(m.lost)
-	j.wanted, j.created = len(m.wanted), len(m.fresh)
+	j.wanted, j.created, j.told = len(m.wanted), len(m.fresh), m.told
 }
 
 // Keep keeps every change since Mark.
@@ -238,6 +258,10 @@ func (m *Machine) Undo() {
 	for _, ln := range j.pops {
 		m.dropHeads(ln)
 	}
+	for _, f := range slices.Backward(j.freshened) {
+		m.fresh[f.at].rec = f.rec
+	}
+	m.told = j.told
 	for _, i := range j.takes {
 		m.fresh[i].taken = false
 	}

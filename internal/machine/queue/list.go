@@ -18,6 +18,7 @@ const (
 
 // List reads a page of tasks. Where the index is that of a queue's state, the order is:
 //
+//   - blocked ones by id, which is about that of their creation,
 //   - ready ones by priority and then by ready time,
 //   - scheduled ones by due time as most wall clocks show it now, shift beyond shard time,
 //   - running ones by token,
@@ -162,6 +163,8 @@ var badCursor = core.Invalid{Field: "cursor", Reason: "bad_cursor", Message: "is
 // running tasks is shared by all queues. from is nil for a state that no task is ever in.
 func listRange(p core.Partition, s core.State, number uint32) (from, to []byte) {
 	switch s {
+	case core.Blocked:
+		return keys.BlockedRange(p, number)
 	case core.Ready:
 		return keys.ReadyRange(p, number)
 	case core.Running:
@@ -176,6 +179,9 @@ func listRange(p core.Partition, s core.State, number uint32) (from, to []byte) 
 // share the index; 0 where they do not. A row of another kind has a number that no queue has.
 func listRow(s core.State, key, value []byte) (id core.TaskID, number uint32, err error) {
 	switch s {
+	case core.Blocked:
+		id, _ = keys.DecodeBlocked(key)
+		return id, 0, nil
 	case core.Ready:
 		return toID(value), 0, nil
 	case core.Scheduled:

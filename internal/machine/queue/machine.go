@@ -115,6 +115,11 @@ type Machine struct {
 	lost   []core.Lost
 	wanted []core.CancelWanted
 
+	// endings are the tasks that ended in the op or tick at hand and that others wait for. told counts the rows of those others that the
+	// entry has acted on.
+	endings []ending
+	told    int
+
 	// log undoes a commit that is refused halfway. mem is the memory that transactions keep.
 	log journal
 	mem arena
@@ -463,6 +468,11 @@ func (m *Machine) Apply(tx core.Txn, c *core.ApplyContext, op core.Op) (core.OpR
 	if fact != nil || err != nil {
 		return core.OpResult{}, fact, err
 	}
+	if len(m.endings) > 0 {
+		if err := m.tellDependents(tx, c, m.o.Told); err != nil {
+			return core.OpResult{}, nil, err
+		}
+	}
 	res.Kind = op.Kind()
 	return res, nil, nil
 }
@@ -482,6 +492,7 @@ func (m *Machine) Live(task core.TaskID, token core.Token) core.Fact {
 // written, since a queue that goes has none.
 func (m *Machine) End(tx core.Txn, c *core.ApplyContext) error {
 	m.settleFresh(tx)
+	m.told = 0
 	if len(m.shares) > 0 {
 		if err := m.endShares(tx, c.Stamp); err != nil {
 			return err

@@ -75,6 +75,19 @@ func matrixStates() []matrixState {
 			later.Delay = 3_600_000
 			w.do(later)
 		}},
+		{"blocked", func(w *world) {
+			w.do(&core.TaskCreate{ID: idOf("t0"), Queue: "other"})
+			op := matrixCreate()
+			op.After = []core.After{{Task: idOf("t0")}}
+			w.do(op)
+		}},
+		{"blocked (held)", func(w *world) {
+			w.do(&core.TaskCreate{ID: idOf("t0"), Queue: "other"})
+			w.do(&core.TaskCancel{Task: idOf("t0")})
+			op := matrixCreate()
+			op.After = []core.After{{Task: idOf("t0")}}
+			w.do(op)
+		}},
 		{"ready (new)", func(w *world) { w.do(matrixCreate()) }},
 		{"running", matrixRunning},
 		{"ready (released)", settled(func(token core.Token) core.Op { return &core.TaskRelease{Task: matrixTask, Token: token} })},

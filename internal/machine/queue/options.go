@@ -28,6 +28,8 @@ type Options struct {
 	// Grace is how long after a term's first stamp no lease ends, if its deadline is earlier.
 	// Default 15 s, which lets holders report to the new leader.
 	Grace core.Millis
+	// Told is how many rows of tasks that wait for others one entry acts on. Default core.MaxDependents: all those that one task can have.
+	Told int
 	// Changed is told of each task that an entry may have changed, while the entry is applied. It must not wait. nil: nothing is told.
 	Changed func(p core.Partition, id core.TaskID)
 }
@@ -39,6 +41,7 @@ func (o Options) withDefaults() Options {
 	o.Keys = cmp.Or(o.Keys, 250_000)
 	o.Remember = cmp.Or(o.Remember, 15*60*1000)
 	o.Grace = cmp.Or(o.Grace, 15*1000)
+	o.Told = cmp.Or(o.Told, core.MaxDependents)
 	return o
 }
 

@@ -23,8 +23,9 @@ type twins struct {
 // events and every change of the stored state are the same whatever a replica had in memory.
 func TestRandomHistories(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
+		told := rapid.SampledFrom([]int{0, 1, 2}).Draw(rt, "rows of tasks that wait for one entry")
 		tw := &twins{
-			steady: newWorld(t, Options{Queues: 3, Keys: 5}), forgetful: newWorld(t, Options{Queues: 3, Keys: 5, Heads: 2}),
+			steady: newWorld(t, Options{Queues: 3, Keys: 5, Told: told}), forgetful: newWorld(t, Options{Queues: 3, Keys: 5, Heads: 2, Told: told}),
 			tokens: map[core.TaskID][]core.Token{},
 		}
 		tw.each(func(w *world) { w.tape.on = true })
@@ -369,11 +370,24 @@ func randomCreate(rt *rapid.T, id core.TaskID) core.Op {
 			Reject: rapid.Bool().Draw(rt, "reject"), Request: rapid.Bool().Draw(rt, "request"),
 		}
 	}
+	if rapid.IntRange(0, 2).Draw(rt, "waits") == 0 {
+		op.After, op.OnDepFailure = randomAfter(rt), core.DepFailure(rapid.IntRange(0, 2).Draw(rt, "on dep"))
+	}
 	if rapid.IntRange(0, 3).Draw(rt, "has settings") == 0 {
 		op.MaxAttempts, op.MaxCrashes, op.MaxDeliveries = 2, 2, 4
 		op.MaxRun = rapid.SampledFrom([]core.Millis{0, 8000}).Draw(rt, "max run")
 	}
 	return op
+}
+
+// randomAfter names some of the tasks, in order of their ids. It may name a task that is unknown, or the new one.
+func randomAfter(rt *rapid.T) (out []core.After) {
+	for _, id := range randomIDs {
+		if rapid.IntRange(0, 3).Draw(rt, "waits for") == 0 {
+			out = append(out, core.After{Task: id, Terminal: rapid.IntRange(0, 3).Draw(rt, "terminal") == 0})
+		}
+	}
+	return out
 }
 
 func (tw *twins) randomGrant(rt *rapid.T) core.Op {

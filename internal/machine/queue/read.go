@@ -33,6 +33,9 @@ func TaskUpTo(v core.View, p core.Partition, id core.TaskID, most core.ContentSi
 	if err != nil {
 		return core.Task{}, size, false, err
 	}
+	if err := readAfter(v, p, &t); err != nil {
+		return core.Task{}, size, false, err
+	}
 	size.Payload = len(s.payload)
 	t.Payload = bytes.Clone(s.payload[:min(size.Payload, most.Payload)])
 	if rec.hasResult {
@@ -380,6 +383,10 @@ func readTask(v core.View, p core.Partition, id core.TaskID, rec *record, s *spe
 		Redrives: rec.redrives, CreatedAt: s.createdAt, ReadyAt: rec.readyAt, StartedAt: rec.startedAt,
 		FinishedAt: rec.endedAt, RunAt: rec.runAt, RunAtWall: rec.wall, Creator: string(s.creator), CreatedIdx: s.createdIdx,
 		Key: string(s.key), Cost: s.cost, EndedIdx: rec.endedIdx, LeaseUntil: rec.leaseUntil, HasResult: rec.hasResult, Labels: s.labels, ExpiresAt: rec.expiresAt,
+		OnDepFailure: s.onDep, Pending: rec.pending, Dependents: rec.dependents,
+	}
+	for _, a := range s.after {
+		t.After = append(t.After, core.AfterState{After: a})
 	}
 	if rec.cancelUntil != 0 || rec.hasCancel {
 		if t.Cancel, err = loadCancel(v, p, id); err != nil {

@@ -26,13 +26,15 @@ const (
 	reasonFatal reason = 8
 	// Its expiry came before its first delivery.
 	reasonExpired reason = 9
+	// A task that it waited for was not completed.
+	reasonDependency reason = 10
 )
 
 // reasonNames are the names that clients see.
 var reasonNames = [...]string{
 	reasonNone: "", reasonDelay: "delay", reasonRetry: "retry", reasonSnooze: "snooze", reasonCron: "cron",
 	reasonMaxAttempts: "max_attempts", reasonMaxCrashes: "max_crashes", reasonMaxDeliveries: "max_deliveries",
-	reasonFatal: "fatal", reasonExpired: "expired",
+	reasonFatal: "fatal", reasonExpired: "expired", reasonDependency: "dependency",
 }
 
 // String returns the name that clients see; "unknown" for a number of a newer build.
@@ -66,6 +68,13 @@ type record struct {
 	cost uint32
 	// frees says that its start, or its end, is to free the unique key that it was created under.
 	frees bool
+	// dependents is how many tasks wait for it: each has a row, whose place in the sequence of the partition is since or later. Rows with
+	// earlier places are of a task that had the same id before.
+	dependents uint32
+	//
+	since uint64
+	// pending is how many tasks a blocked one waits for.
+	pending uint32
 
 	// token is the one that was issued last for the task; 0 before the first delivery.
 	token core.Token
@@ -83,7 +92,7 @@ type record struct {
 	// startedAt is the start of the last delivery.
 	startedAt core.ShardTime
 
-	// runAt is, for a scheduled task, when it becomes ready.
+	// runAt is, for a scheduled task, when it becomes ready; for a blocked one, before when it does not (0: at once).
 	runAt core.ShardTime
 	// wall says that runAt is what most wall clocks are to show then, and not a shard time.
 	wall bool
@@ -132,7 +141,7 @@ const (
 	// The result record is the rest of the record.
 	recordInline
 
-	// The due time of a scheduled task is a wall time.
+	// The due time of a scheduled or blocked task is a wall time.
 	recordWall = recordSession
 	// A task that waits has an expiry.
 	recordExpiry = recordInline
@@ -144,6 +153,10 @@ const (
 const (
 	// The number of a lane.
 	shareLane byte = 1 << 0
+	// How many tasks wait for it, and since which place.
+	shareDependents byte = 1 << 1
+	// How many tasks it waits for: it is blocked.
+	sharePending byte = 1 << 2
 	// The start of the task, or its end, frees its unique key. Nothing follows.
 	shareFrees byte = 1 << 3
 	// What the task costs, which is not 1.
@@ -157,6 +170,12 @@ func (s *record) share() (f byte) {
 	}
 	if s.frees {
 		f |= shareFrees
+	}
+	if s.dependents != 0 {
+		f |= shareDependents
+	}
+	if s.state == core.Blocked {
+		f |= sharePending
 	}
 	if s.cost > 1 {
 		f |= shareCost
@@ -176,6 +195,9 @@ func (s *record) deliveries() uint32 { return s.attempt - s.base }
 // held says whether the record names the holder of the last delivery.
 func (s *record) held() bool { return s.state == core.Running || s.state == core.Completed }
 
+// timed says whether the record has a time at which the task becomes ready, or before which it does not.
+func (s *record) timed() bool { return s.state == core.Scheduled || s.state == core.Blocked }
+
 // placed says whether the task has a place in its queue, or will go back to it.
 func (s *record) placed() bool { return s.state == core.Ready || s.state == core.Running }
 
@@ -188,6 +210,12 @@ func (s *record) appendHead(b []byte, so, flags byte) []byte {
 	b = putUint(append(b, formTaskShare, so, byte(s.reason), flags, share), uint64(s.queue))
 	if share&shareLane != 0 {
 		b = putUint(b, s.lane)
+	}
+	if share&shareDependents != 0 {
+		b = putUint(putUint(b, uint64(s.dependents)), s.since)
+	}
+	if share&sharePending != 0 {
+		b = putUint(b, uint64(s.pending))
 	}
 	if share&shareCost != 0 {
 		b = putUint(b, uint64(s.cost))
@@ -216,7 +244,7 @@ func appendRecord(b []byte, s *record) []byte {
 	if s.held() && s.session != (core.SessionID{}) {
 		flags |= recordSession
 	}
-	if s.state == core.Scheduled && s.wall {
+	if s.timed() && s.wall {
 		flags |= recordWall
 	}
 	so := byte(s.state) | byte(s.outcome)<<4
@@ -234,7 +262,7 @@ func appendRecord(b []byte, s *record) []byte {
 	if s.attempt > 0 {
 		b = putInt(b, int64(s.startedAt-s.readyAt))
 	}
-	if s.state == core.Scheduled {
+	if s.timed() {
 		b = putInt(b, int64(s.runAt))
 	}
 	if s.placed() {
@@ -271,6 +299,23 @@ func appendRecord(b []byte, s *record) []byte {
 	return append(b, s.result...)
 }
 
+// readShare reads what only formTaskShare can say, by its flags.
+func (s *record) readShare(r *reader, share byte) {
+	s.frees = share&shareFrees != 0
+	if share&shareLane != 0 {
+		s.lane = r.uint()
+	}
+	if share&shareDependents != 0 {
+		s.dependents, s.since = r.u32(), r.uint()
+	}
+	if share&sharePending != 0 {
+		s.pending = r.u32()
+	}
+	if share&shareCost != 0 {
+		s.cost = r.u32()
+	}
+}
+
 // decodeRecord reads what appendRecord wrote, in the same order. What the state does not have stays zero.
 func decodeRecord(b []byte) (s record, err error) {
 	form := formTask
@@ -289,13 +334,7 @@ func decodeRecord(b []byte) (s record, err error) {
 		share = r.byte()
 	}
 	s.queue = r.u32()
-	if share&shareLane != 0 {
-		s.lane = r.uint()
-	}
-	if share&shareCost != 0 {
-		s.cost = r.u32()
-	}
-	s.frees = share&shareFrees != 0
+	s.readShare(&r, share)
 	s.token = core.Token(r.uint())
 	s.attempt, s.failures = r.u32(), r.u32()
 	s.crashes, s.snoozes, s.redrives = r.u32(), r.u32(), r.u32()
@@ -306,7 +345,7 @@ func decodeRecord(b []byte) (s record, err error) {
 	if s.attempt > 0 {
 		s.startedAt = s.readyAt + core.ShardTime(r.int())
 	}
-	if s.state == core.Scheduled {
+	if s.timed() {
 		s.runAt, s.wall = core.ShardTime(r.int()), flags&recordWall != 0
 	}
 	if s.placed() {
@@ -337,6 +376,9 @@ func decodeRecord(b []byte) (s record, err error) {
 	}
 	if s.state < core.Blocked || s.state > core.Cancelled {
 		return s, errs.Corruptf("task record has state %d", s.state)
+	}
+	if s.state == core.Blocked != (share&sharePending != 0) {
+		return s, errs.Corruptf("task record has state %d, and says how many tasks it waits for: %v", s.state, share&sharePending != 0)
 	}
 	if flags&recordInline != 0 && !r.bad {
 		switch {

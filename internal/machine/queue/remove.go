@@ -169,6 +169,8 @@ func (m *Machine) sweepSome(tx core.Txn, c *core.ApplyContext, l *queueState, li
 		return m.sweepShared(tx, c, l, core.Scheduled, from, to, limit)
 	case l.states[core.Ready] > 0:
 		return m.sweepReady(tx, c, l, limit)
+	case l.states[core.Blocked] > 0:
+		return m.sweepBlocked(tx, c, l, limit)
 	}
 	for i := range l.past {
 		if used, err = m.sweepEnded(tx, c, l, l.past[i].state, limit); used > 0 || err != nil {
@@ -251,6 +253,27 @@ func (m *Machine) sweepReady(tx core.Txn, c *core.ApplyContext, l *queueState, l
 	return len(ids), err
 }
 
+// sweepBlocked cancels the first blocked tasks of a removed queue, whose index is its own.
+func (m *Machine) sweepBlocked(tx core.Txn, c *core.ApplyContext, l *queueState, limit int) (used int, err error) {
+	var ids []core.TaskID
+	from, to := keys.BlockedRange(m.p, l.number)
+	err = core.ScanRows(tx, from, to, func(key, _ []byte) (bool, error) {
+		id, ok := keys.DecodeBlocked(key)
+		if !ok {
+			return false, errs.Corruptf("row of the index of blocked tasks makes no sense")
+		}
+		ids = append(ids, id)
+		return len(ids) < limit, nil
+	})
+	if err == nil && len(ids) == 0 {
+		err = errs.Corruptf("%d tasks are blocked, and their index has none", l.states[core.Blocked])
+	}
+	for i := 0; i < len(ids) && err == nil; i++ {
+		err = m.cancelRemoved(tx, c, l, ids[i], core.Blocked)
+	}
+	return len(ids), err
+}
+
 // cancelRemoved cancels a task of a removed queue and removes it. What is left is its tombstone,
 // with the state cancelled. A worker that runs it is told that its lease is lost.
 func (m *Machine) cancelRemoved(tx core.Txn, c *core.ApplyContext, l *queueState, id core.TaskID, s core.State) error {
@@ -288,6 +311,11 @@ func (m *Machine) cancelRemoved(tx core.Txn, c *core.ApplyContext, l *queueState
 		m.lose(r, "removed")
 		m.stop(tx, r)
 	}
+	if s == core.Blocked {
+		if err := m.unblock(tx, l, id, &rec, made.after); err != nil {
+			return err
+		}
+	}
 	m.dropExpiry(tx, id, &rec)
 	if rec.frees {
 		if err := m.freeKey(tx, id, &made); err != nil {
@@ -308,6 +336,8 @@ func (m *Machine) cancelRemoved(tx core.Txn, c *core.ApplyContext, l *queueState
 	m.move(&l.plain, s, 0)
 	l.purged++
 	m.addBytes(l, -(uint64(len(made.payload)) + told))
+	rec.state = core.Cancelled
+	m.noteEnd(id, &rec)
 	m.ended = append(m.ended, id)
 	return nil
 }

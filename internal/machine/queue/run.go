@@ -37,15 +37,17 @@ type run struct {
 	next *run
 }
 
-// lease is what a renewal, the request of a cancel and a first report change.
+// lease is what a renewal, the request of a cancel, a first report and a task that waits for this one change.
 type lease struct {
 	until, cancel, ends core.ShardTime
 	reported            bool
+	dependents          uint32
+	since               uint64
 }
 
 // lease returns what a renewal may change.
 func (r *run) lease() lease {
-	return lease{r.rec.leaseUntil, r.rec.cancelUntil, r.ends, r.rec.reported}
+	return lease{r.rec.leaseUntil, r.rec.cancelUntil, r.ends, r.rec.reported, r.rec.dependents, r.rec.since}
 }
 
 // place is for the heap of leases.
@@ -123,9 +125,10 @@ func (m *Machine) detach(r *run) {
 	r.prev, r.next = nil, nil
 }
 
-// setLease sets back what a renewal, the request of a cancel or a first report changed.
+// setLease sets back what changed of a lease, and how many tasks wait for this one.
 func (m *Machine) setLease(r *run, l lease) {
 	r.rec.leaseUntil, r.rec.cancelUntil, r.ends, r.rec.reported = l.until, l.cancel, l.ends, l.reported
+	r.rec.dependents, r.rec.since = l.dependents, l.since
 	m.leases.fix(r)
 }
 

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -287,6 +288,7 @@ var recordNames = [...]string{
 	keys.RecordLabel: "label", keys.RecordBulk: "bulk", keys.RecordTaskEffects: "effects",
 	keys.RecordTaskReport: "report", keys.RecordTaskLog: "log", keys.RecordCheckpoint: "checkpoint",
 	keys.RecordShare: "share", keys.RecordLane: "lane",
+	keys.RecordAfter: "after", keys.RecordBlocked: "blocked",
 	keys.RecordErrorGroup: "errors", keys.RecordErrors: "error_state",
 	keys.RecordTenantQuota: "tenant_quota",
 }
@@ -425,11 +427,24 @@ func (s *script) createOp(w words) core.Op {
 	}
 	op.Key = w.str("key", "")
 	op.ExpiresAt, op.Labels = w.at("expires"), w.labels()
+	op.After, op.OnDepFailure = w.after(), onDeps[w.str("on_dep", "hold")]
 	for _, h := range w.all("header") {
 		name, value, _ := strings.Cut(h, ":")
 		op.Headers = append(op.Headers, core.Header{Name: name, Value: value})
 	}
 	return op
+}
+
+var onDeps = map[string]core.DepFailure{"hold": core.DepHold, "cancel": core.DepCancel, "run": core.DepRun, "other": 3}
+
+// after reads tasks to wait for, such as (a,b:terminal), in order of their ids.
+func (w words) after() (out []core.After) {
+	for _, a := range w.all("after") {
+		name, on, _ := strings.Cut(a, ":")
+		out = append(out, core.After{Task: idOf(name), Terminal: on == "terminal"})
+	}
+	slices.SortFunc(out, func(a, b core.After) int { return bytes.Compare(a.Task[:], b.Task[:]) })
+	return out
 }
 
 // sessionLostOp reads the leases that were seen of a session, such as a=60s: that of task a, which ended at 60s.
@@ -747,6 +762,12 @@ func (s *script) show(w words) string {
 	}
 	moment("expires", t.ExpiresAt)
 	put("labels", t.Labels)
+	for _, a := range t.After {
+		put("after", afterText(&a))
+	}
+	put("on_dep", onDepNames[t.OnDepFailure])
+	put("pending", t.Pending)
+	put("dependents", t.Dependents)
 	if p := t.Progress; p.At != 0 {
 		fmt.Fprintf(&b, " progress=(%d%% %q at %s)", p.Percent, p.Message, since(p.At))
 	}
@@ -772,6 +793,22 @@ func (s *script) show(w words) string {
 		b.WriteByte('\n')
 	}
 	return b.String()
+}
+
+var onDepNames = map[core.DepFailure]string{core.DepCancel: "cancel", core.DepRun: "run"}
+
+func afterText(a *core.AfterState) string {
+	text := nameOf(a.Task)
+	if a.Terminal {
+		text += ":terminal"
+	}
+	if text += " gone"; a.State != 0 {
+		text = strings.TrimSuffix(text, "gone") + a.State.String()
+	}
+	if a.Waits {
+		text += " waits"
+	}
+	return "(" + text + ")"
 }
 
 func (s *script) stats(name string) string {

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
 
@@ -49,6 +50,11 @@ func (m *Machine) tick(tx core.Txn, c *core.ApplyContext, left int) (more bool, 
 	left -= used
 	if _, err = m.tickTimed(tx, c, left); err != nil {
 		return false, err
+	}
+	if len(m.endings) > 0 {
+		if err := m.tellDependents(tx, c, min(m.told+toldPerTick, m.o.Told)); err != nil {
+			return false, err
+		}
 	}
 	if m.timer <= c.Stamp {
 		// what is left is part of the answer, so it is looked up and not taken from a bound
@@ -165,6 +171,8 @@ type timerRow struct {
 	key []byte
 	// rest is the part of key after time and kind: what the timer is of.
 	rest []byte
+	// The value, of a timer of kind TimerAfter.
+	value []byte
 }
 
 // tickTimers does what the timer index has due, in order of time. It reads all rows first: firing
@@ -173,7 +181,7 @@ func (m *Machine) tickTimers(tx core.Txn, c *core.ApplyContext, budget int) (use
 	var rows []timerRow
 	var bad bool
 	from, to := keys.TimerRange(m.p, m.timer, c.Stamp+1)
-	err = tx.Scan(from, to, func(key, _ []byte) bool {
+	err = tx.Scan(from, to, func(key, value []byte) bool {
 		if len(rows) == budget {
 			return false
 		}
@@ -182,6 +190,9 @@ func (m *Machine) tickTimers(tx core.Txn, c *core.ApplyContext, budget int) (use
 		row.due, row.kind, row.rest, ok = keys.DecodeTimer(row.key)
 		if bad = !ok; bad {
 			return false
+		}
+		if row.kind == keys.TimerAfter {
+			row.value = bytes.Clone(value)
 		}
 		rows = append(rows, row)
 		return true
@@ -205,13 +216,15 @@ func (m *Machine) tickTimers(tx core.Txn, c *core.ApplyContext, budget int) (use
 }
 
 // fire does what one timer is for: a scheduled task becomes ready, a window of a unique key ends, a
-// tombstone goes.
+// tombstone goes, those who wait for an ended task are told.
 func (m *Machine) fire(tx core.Txn, c *core.ApplyContext, row timerRow) error {
 	if row.kind == keys.TimerScheduled {
 		return m.fireScheduled(tx, c, row.key, toID(row.rest), row.due)
 	}
 	tx.Delete(row.key)
 	switch row.kind {
+	case keys.TimerAfter:
+		return m.fireAfter(row.rest, row.value)
 	case keys.TimerErrors:
 		if len(row.rest) != 4 {
 			return errs.Corruptf("timer of groups of errors makes no sense")

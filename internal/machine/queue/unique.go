@@ -268,6 +268,12 @@ func (m *Machine) replacePlace(tx core.Txn, c *core.ApplyContext, l *queueState,
 	due := dueOf(c, op)
 	later := waits(c, due)
 	moved := rec.state == core.Scheduled || rec.state == core.Ready && (later || op.Priority != rec.priority)
+	if rec.state == core.Blocked {
+		rec.runAt, rec.wall = 0, false
+		if later {
+			rec.runAt, rec.wall = due.at, due.wall
+		}
+	}
 	if !moved {
 		rec.priority = op.Priority
 		return nil

@@ -132,6 +132,10 @@ func (m *Machine) editPast(tx core.Txn, l *queueState, id core.TaskID, rec *reco
 func (m *Machine) editPlace(tx core.Txn, c *core.ApplyContext, l *queueState, op *core.TaskUpdate, rec *record) error {
 	moved := op.HasRunAt || op.HasPriority && op.Priority != rec.priority && rec.state == core.Ready
 	from := rec.state
+	if from == core.Blocked {
+		m.editBlocked(c, op, rec)
+		return nil
+	}
 	var ln *lane
 	var err error
 	if moved && from != core.Dead {
@@ -161,6 +165,24 @@ func (m *Machine) editPlace(tx core.Txn, c *core.ApplyContext, l *queueState, op
 	}
 	m.enqueue(tx, ln, op.Task, rec, 0, c.Stamp)
 	return nil
+}
+
+// editBlocked changes the priority of a blocked task, and before when it is not ready.
+func (m *Machine) editBlocked(c *core.ApplyContext, op *core.TaskUpdate, rec *record) {
+	if op.HasPriority {
+		rec.priority = op.Priority
+	}
+	if !op.HasRunAt {
+		return
+	}
+	at := after(c, op.Delay)
+	if op.RunAt != 0 {
+		at = named(c, op.RunAt)
+	}
+	if !waits(c, at) {
+		at = due{}
+	}
+	rec.runAt, rec.wall = at.at, at.wall
 }
 
 // settleOne gives a ready task that this entry created its row in the ready index: Undo brings back rows, and not what a fresh task

@@ -53,8 +53,8 @@ func Why(v core.View, p core.Partition, id core.TaskID, stamp core.ShardTime) (w
 		})
 	}
 	if rec.state != core.Ready {
-		r, err := waitReason(v, p, id, &rec, &t)
-		w.Reasons = append([]core.WhyReason{r}, w.Reasons...)
+		waits, err := waitReasons(v, p, id, &rec, &t)
+		w.Reasons = append(waits, w.Reasons...)
 		return w, err == nil, err
 	}
 	w.Since = t.ReadyAt
@@ -101,6 +101,15 @@ func holder(who string) []string {
 		return nil
 	}
 	return []string{who}
+}
+
+// waitReasons are the reasons why a task waits for a time, or for others.
+func waitReasons(v core.View, p core.Partition, id core.TaskID, rec *record, t *core.Task) ([]core.WhyReason, error) {
+	if rec.state == core.Blocked {
+		return afterReasons(v, p, t)
+	}
+	r, err := waitReason(v, p, id, rec, t)
+	return []core.WhyReason{r}, err
 }
 
 // waitReason is the reason why a task waits for a time.
