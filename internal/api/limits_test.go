@@ -282,7 +282,10 @@ func TestBadValuesAreRefusedWithTheirPath(t *testing.T) {
 
 func TestWhatIsReservedIsNotSupported(t *testing.T) {
 	for field, change := range map[string]func(*pb.TaskSpec){
-		"task.after":         func(s *pb.TaskSpec) { s.After = []string{apitest.ID(1)} },
+		"task.on_dep_failure": func(s *pb.TaskSpec) {
+			s.After, s.OnDepFailure = []*pb.After{{Id: apitest.ID(1)}}, 77
+		},
+		"task.after[0].on":   func(s *pb.TaskSpec) { s.After = []*pb.After{{Id: apitest.ID(1), On: 77}} },
 		"task.webhook":       func(s *pb.TaskSpec) { s.Webhook = "w" },
 		"task.retry.backoff": func(s *pb.TaskSpec) { s.Retry = &pb.Retry{Backoff: 77} },
 	} {

@@ -71,6 +71,9 @@ func (t *Translator) placeOf(op core.Op) int {
 // one than its tag or key does.
 func (t *Translator) placeOfCreate(op *core.TaskCreate) int {
 	if op.ID.IsZero() && op.Tag == "" && op.Key == "" && op.Unique.Key == "" {
+		if len(op.After) > 0 {
+			return t.placeOfID(op.After[0].Task)
+		}
 		return anywhere
 	}
 	place := op.Place(t.parts)
@@ -140,6 +143,9 @@ func (t *Translator) placeCreate(op *core.TaskCreate) (core.Partition, core.Fact
 	case t.bound && place != int(t.part.Index):
 		return t.part, edge.Belongs(placedBy(op), place)
 	}
+	if other, ok := t.awaits(op, place); ok {
+		return t.part, edge.Belongs("after", other)
+	}
 	if op.ID.IsZero() {
 		op.ID = t.idAt(place)
 	}
@@ -176,6 +182,9 @@ func (t *Translator) place(c *core.Commit, own int) core.Fact {
 	for i, op := range c.Ops[own:] {
 		switch place := t.placeOf(op); {
 		case place == anywhere || place == home:
+			if _, ok := t.awaits(op, home); ok {
+				strays = append(strays, i)
+			}
 		case place != nowhere:
 			strays = append(strays, i)
 		case unknown == nil:

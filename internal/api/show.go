@@ -68,6 +68,7 @@ func ShowTask(t *core.Task) *pb.Task {
 		Labels: showLabels(t.Labels), ExpiresAt: TimeOf(t.ExpiresAt), Cancel: showCancel(t.Cancel),
 		Progress:    showProgress(t.Progress),
 		Fingerprint: t.Fingerprint.String(),
+		After:       showAfter(t.After), OnDepFailure: showOnDepFailure(t), Pending: t.Pending, Dependents: t.Dependents,
 	}
 }
 
@@ -174,6 +175,7 @@ func TaskBytes(t *core.Task) int {
 	for _, l := range t.Labels {
 		n += 12 + len(l.Name) + len(l.Value)
 	}
+	n += 48 * len(t.After)
 	return n + len(t.Cancel.By) + len(t.Cancel.Reason) + len(t.Progress.Message)
 }
 

@@ -101,6 +101,11 @@ func (t *Translator) fillCreate(op *core.TaskCreate, in *pb.TaskSpec) (fact core
 		return fact
 	}
 	op.Tag = in.GetTag()
+	if len(in.GetAfter()) > 0 || in.GetOnDepFailure() != 0 {
+		if fact = t.after(op, in); fact != nil {
+			return fact
+		}
+	}
 	if in.GetKey() != "" || in.GetCost() != 0 {
 		if fact = t.sharedFields(op, in); fact != nil {
 			return fact
@@ -133,8 +138,6 @@ func (t *Translator) operatedFields(op *core.TaskCreate, in *pb.TaskSpec) (fact 
 // reservedOf refuses fields of a task that the contract has and no server heeds yet.
 func reservedOf(in *pb.TaskSpec) core.Fact {
 	switch {
-	case len(in.GetAfter()) > 0:
-		return edge.NotSupported("after")
 	case in.GetWebhook() != "":
 		return edge.NotSupported("webhook")
 	}

@@ -271,6 +271,14 @@ func whyText(w *core.Why, r *core.WhyReason) string {
 		return fmt.Sprintf("Worker %q holds the task until its lease ends.", r.Object)
 	case core.WhyStopping:
 		return "Its worker was asked to stop."
+	case core.WhyAfter:
+		if r.Object != "" {
+			return fmt.Sprintf("It waits for task %s, which %s.", r.Object, r.Note)
+		}
+		if r.Limit == 1 {
+			return "It waits for another task to end."
+		}
+		return fmt.Sprintf("It waits for %d tasks to end.", r.Limit)
 	case core.WhyDelay:
 		return "Its time has not come."
 	case core.WhyRetry:

@@ -18,6 +18,10 @@ var uniqueUntilWords = []string{"ttl", "start", "terminal"}
 
 var uniqueOnConflictWords = []string{"return", "reject", "replace"}
 
+var afterOnWords = []string{"completed", "terminal"}
+
+var onDepFailureWords = []string{"", "hold", "cancel", "run"}
+
 var errorOutcomeWords = []string{"refused", "unknown"}
 
 var stateWords = []string{"", "blocked", "scheduled", "ready", "running", "completed", "dead", "cancelled"}
@@ -87,7 +91,10 @@ var taskSpecFields = []jsonField[taskSpecBody]{
 	{"expires_at", func(d *jsonReader, m *taskSpecBody) { m.ExpiresAt = d.time() }},
 	{"key", func(d *jsonReader, m *taskSpecBody) { m.Key = d.Filled() }},
 	{"cost", func(d *jsonReader, m *taskSpecBody) { m.Cost = d.Uint32() }},
-	{name: "after"},
+	{"after", func(d *jsonReader, m *taskSpecBody) {
+		d.Array("after", 100, func() { m.After = append(m.After, readNew(d, afterFields)) })
+	}},
+	{"on_dep_failure", func(d *jsonReader, m *taskSpecBody) { m.OnDepFailure = pb.OnDepFailure(d.OneOf(onDepFailureWords)) }},
 	{name: "webhook"},
 }
 
@@ -121,6 +128,11 @@ var uniqueFields = []jsonField[pb.Unique]{
 	{"until", func(d *jsonReader, m *pb.Unique) { m.Until = pb.Unique_Until(d.OneOf(uniqueUntilWords)) }},
 	{"ttl", func(d *jsonReader, m *pb.Unique) { m.Ttl = d.duration() }},
 	{"on_conflict", func(d *jsonReader, m *pb.Unique) { m.OnConflict = pb.Unique_OnConflict(d.OneOf(uniqueOnConflictWords)) }},
+}
+
+var afterFields = []jsonField[pb.After]{
+	{"id", func(d *jsonReader, m *pb.After) { m.Id = d.Text() }},
+	{"on", func(d *jsonReader, m *pb.After) { m.On = pb.After_On(d.OneOf(afterOnWords)) }},
 }
 
 var batchCreateRequestFields = []jsonField[pb.BatchCreateRequest]{
@@ -1085,6 +1097,23 @@ func writeTask(w *jsonWriter, m *pb.Task) {
 	if m.GetCost() != 0 {
 		w.Count("cost", uint64(m.GetCost()))
 	}
+	if len(m.GetAfter()) > 0 {
+		w.Key("after")
+		w.Open('[')
+		for _, x := range m.GetAfter() {
+			w.Open('{')
+			writeAfterState(w, x)
+			w.Close('}')
+		}
+		w.Close(']')
+	}
+	w.OptStr("on_dep_failure", wordOf(onDepFailureWords, int32(m.GetOnDepFailure())))
+	if m.GetPending() != 0 {
+		w.Count("pending", uint64(m.GetPending()))
+	}
+	if m.GetDependents() != 0 {
+		w.Count("dependents", uint64(m.GetDependents()))
+	}
 }
 
 func writeHeader(w *jsonWriter, m *pb.Header) {
@@ -1110,6 +1139,13 @@ func writeProgress(w *jsonWriter, m *pb.Progress) {
 	w.Count("percent", uint64(m.GetPercent()))
 	w.OptStr("message", m.GetMessage())
 	w.time("at", m.GetAt())
+}
+
+func writeAfterState(w *jsonWriter, m *pb.AfterState) {
+	w.Str("id", m.GetId())
+	w.Str("on", wordOf(afterOnWords, int32(m.GetOn())))
+	w.OptStr("state", wordOf(stateWords, int32(m.GetState())))
+	w.OptBool("waits", m.GetWaits())
 }
 
 func writeBatchGetResponse(w *jsonWriter, m *pb.BatchGetResponse) {

@@ -270,7 +270,7 @@ func taskForms(l *edge.Limits) map[string]Form {
 		"TaskFilter.queue": queueForm, "TaskFilter.kind": queueForm, "TaskFilter.worker": plainText.upTo(l.WorkerBytes),
 		"TaskFilter.unique": plainText.upTo(l.UniqueKeyBytes), "TaskFilter.labels": labelForm, "TaskFilter.fingerprint": fingerprintForm,
 		"TaskSpec.id": taskForm, "TaskSpec.queue": queueForm, "TaskSpec.kind": queueForm, "TaskSpec.content_type": plainText.upTo(l.ContentTypeBytes),
-		"TaskSpec.headers": Form{}.many(0, l.Headers), "TaskSpec.labels": labelForm, "BatchGetRequest.ids": taskForm.many(1, 100), "UpdateRequest.request_id": requestIDForm,
+		"TaskSpec.headers": Form{}.many(0, l.Headers), "TaskSpec.after": Form{}.many(0, core.MaxAfter), "After.id": taskForm, "TaskSpec.labels": labelForm, "BatchGetRequest.ids": taskForm.many(1, 100), "UpdateRequest.request_id": requestIDForm,
 		"ClaimRequest.claim": requestIDForm, "EndClaimRequest.claim": requestIDForm,
 		"CancelRequest.request_id": requestIDForm, "RetryRequest.request_id": requestIDForm, "ForceReleaseRequest.request_id": requestIDForm, "UpdateRequest.labels": labelForm,
 		"UpdateRequest.priority": wholes(0, l.Priority), "UpdateRequest.delay": spans(api.HorizonSpan(l)), "UpdateRequest.content_type": plainText.upTo(l.ContentTypeBytes),

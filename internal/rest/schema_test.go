@@ -84,7 +84,7 @@ var allShown = map[string]shown{
 	"QueueCeilings": shows(writeQueueCeilings), "PauseQueueResponse": shows(writePauseQueueResponse),
 	"StartBulkResponse": shows(writeStartBulkResponse), "BulkJob": shows(writeBulkJob), "TaskFilter": shows(writeTaskFilter),
 	"BulkRefused": shows(writeBulkRefused), "BulkCount": shows(writeBulkCount), "ListBulkResponse": shows(writeListBulkResponse),
-	"ReportResponse": shows(writeReportResponse), "Progress": shows(writeProgress), "LogLine": shows(writeLogLine), "LogsResponse": shows(writeLogsResponse),
+	"ReportResponse": shows(writeReportResponse), "Progress": shows(writeProgress), "AfterState": shows(writeAfterState), "LogLine": shows(writeLogLine), "LogsResponse": shows(writeLogsResponse),
 	"EffectsResponse": shows(writeEffectsResponse), "Effect": shows(writeEffect), "WhyResponse": shows(writeWhyResponse), "WhyReason": shows(writeWhyReason),
 	"CancelBulkResponse":  shows(writeCancelBulkResponse),
 	"ResumeQueueResponse": shows(writeResumeQueueResponse), "ListWorkersResponse": shows(writeListWorkersResponse),

@@ -213,6 +213,59 @@ func (Backoff) EnumDescriptor() ([]byte, []int) {
 	return file_millrace_v1_task_proto_rawDescGZIP(), []int{2}
 }
 
+// OnDepFailure says what follows when one of the tasks that another one waits for ends without being completed.
+type OnDepFailure int32
+
+const (
+	OnDepFailure_ON_DEP_FAILURE_UNSPECIFIED OnDepFailure = 0
+	OnDepFailure_HOLD                       OnDepFailure = 1 // it waits on: a retry of the other may complete it; the default
+	OnDepFailure_CANCEL                     OnDepFailure = 2 // it is cancelled
+	OnDepFailure_RUN                        OnDepFailure = 3 // it no longer waits for the other
+)
+
+// Enum value maps for OnDepFailure.
+var (
+	OnDepFailure_name = map[int32]string{
+		0: "ON_DEP_FAILURE_UNSPECIFIED",
+		1: "HOLD",
+		2: "CANCEL",
+		3: "RUN",
+	}
+	OnDepFailure_value = map[string]int32{
+		"ON_DEP_FAILURE_UNSPECIFIED": 0,
+		"HOLD":                       1,
+		"CANCEL":                     2,
+		"RUN":                        3,
+	}
+)
+
+func (x OnDepFailure) Enum() *OnDepFailure {
+	p := new(OnDepFailure)
+	*p = x
+	return p
+}
+
+func (x OnDepFailure) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (OnDepFailure) Descriptor() protoreflect.EnumDescriptor {
+	return file_millrace_v1_task_proto_enumTypes[3].Descriptor()
+}
+
+func (OnDepFailure) Type() protoreflect.EnumType {
+	return &file_millrace_v1_task_proto_enumTypes[3]
+}
+
+func (x OnDepFailure) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use OnDepFailure.Descriptor instead.
+func (OnDepFailure) EnumDescriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{3}
+}
+
 type Unique_Until int32
 
 const (
@@ -246,11 +299,11 @@ func (x Unique_Until) String() string {
 }
 
 func (Unique_Until) Descriptor() protoreflect.EnumDescriptor {
-	return file_millrace_v1_task_proto_enumTypes[3].Descriptor()
+	return file_millrace_v1_task_proto_enumTypes[4].Descriptor()
 }
 
 func (Unique_Until) Type() protoreflect.EnumType {
-	return &file_millrace_v1_task_proto_enumTypes[3]
+	return &file_millrace_v1_task_proto_enumTypes[4]
 }
 
 func (x Unique_Until) Number() protoreflect.EnumNumber {
@@ -295,11 +348,11 @@ func (x Unique_OnConflict) String() string {
 }
 
 func (Unique_OnConflict) Descriptor() protoreflect.EnumDescriptor {
-	return file_millrace_v1_task_proto_enumTypes[4].Descriptor()
+	return file_millrace_v1_task_proto_enumTypes[5].Descriptor()
 }
 
 func (Unique_OnConflict) Type() protoreflect.EnumType {
-	return &file_millrace_v1_task_proto_enumTypes[4]
+	return &file_millrace_v1_task_proto_enumTypes[5]
 }
 
 func (x Unique_OnConflict) Number() protoreflect.EnumNumber {
@@ -309,6 +362,52 @@ func (x Unique_OnConflict) Number() protoreflect.EnumNumber {
 // Deprecated: Use Unique_OnConflict.Descriptor instead.
 func (Unique_OnConflict) EnumDescriptor() ([]byte, []int) {
 	return file_millrace_v1_task_proto_rawDescGZIP(), []int{2, 1}
+}
+
+type After_On int32
+
+const (
+	After_COMPLETED After_On = 0
+	After_TERMINAL  After_On = 1 // any end is enough
+)
+
+// Enum value maps for After_On.
+var (
+	After_On_name = map[int32]string{
+		0: "COMPLETED",
+		1: "TERMINAL",
+	}
+	After_On_value = map[string]int32{
+		"COMPLETED": 0,
+		"TERMINAL":  1,
+	}
+)
+
+func (x After_On) Enum() *After_On {
+	p := new(After_On)
+	*p = x
+	return p
+}
+
+func (x After_On) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (After_On) Descriptor() protoreflect.EnumDescriptor {
+	return file_millrace_v1_task_proto_enumTypes[6].Descriptor()
+}
+
+func (After_On) Type() protoreflect.EnumType {
+	return &file_millrace_v1_task_proto_enumTypes[6]
+}
+
+func (x After_On) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use After_On.Descriptor instead.
+func (After_On) EnumDescriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{3, 0}
 }
 
 type Error_Outcome int32
@@ -341,11 +440,11 @@ func (x Error_Outcome) String() string {
 }
 
 func (Error_Outcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_millrace_v1_task_proto_enumTypes[5].Descriptor()
+	return file_millrace_v1_task_proto_enumTypes[7].Descriptor()
 }
 
 func (Error_Outcome) Type() protoreflect.EnumType {
-	return &file_millrace_v1_task_proto_enumTypes[5]
+	return &file_millrace_v1_task_proto_enumTypes[7]
 }
 
 func (x Error_Outcome) Number() protoreflect.EnumNumber {
@@ -354,7 +453,7 @@ func (x Error_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Error_Outcome.Descriptor instead.
 func (Error_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{16, 0}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{18, 0}
 }
 
 type Effect_Now int32
@@ -393,11 +492,11 @@ func (x Effect_Now) String() string {
 }
 
 func (Effect_Now) Descriptor() protoreflect.EnumDescriptor {
-	return file_millrace_v1_task_proto_enumTypes[6].Descriptor()
+	return file_millrace_v1_task_proto_enumTypes[8].Descriptor()
 }
 
 func (Effect_Now) Type() protoreflect.EnumType {
-	return &file_millrace_v1_task_proto_enumTypes[6]
+	return &file_millrace_v1_task_proto_enumTypes[8]
 }
 
 func (x Effect_Now) Number() protoreflect.EnumNumber {
@@ -406,7 +505,7 @@ func (x Effect_Now) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Effect_Now.Descriptor instead.
 func (Effect_Now) EnumDescriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{33, 0}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{35, 0}
 }
 
 type KVCheck_Compare int32
@@ -454,11 +553,11 @@ func (x KVCheck_Compare) String() string {
 }
 
 func (KVCheck_Compare) Descriptor() protoreflect.EnumDescriptor {
-	return file_millrace_v1_task_proto_enumTypes[7].Descriptor()
+	return file_millrace_v1_task_proto_enumTypes[9].Descriptor()
 }
 
 func (KVCheck_Compare) Type() protoreflect.EnumType {
-	return &file_millrace_v1_task_proto_enumTypes[7]
+	return &file_millrace_v1_task_proto_enumTypes[9]
 }
 
 func (x KVCheck_Compare) Number() protoreflect.EnumNumber {
@@ -467,7 +566,7 @@ func (x KVCheck_Compare) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use KVCheck_Compare.Descriptor instead.
 func (KVCheck_Compare) EnumDescriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{88, 0}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{90, 0}
 }
 
 // Fairness says which of the keys that have tasks ready is served next.
@@ -501,11 +600,11 @@ func (x QueueConfig_Fairness) String() string {
 }
 
 func (QueueConfig_Fairness) Descriptor() protoreflect.EnumDescriptor {
-	return file_millrace_v1_task_proto_enumTypes[8].Descriptor()
+	return file_millrace_v1_task_proto_enumTypes[10].Descriptor()
 }
 
 func (QueueConfig_Fairness) Type() protoreflect.EnumType {
-	return &file_millrace_v1_task_proto_enumTypes[8]
+	return &file_millrace_v1_task_proto_enumTypes[10]
 }
 
 func (x QueueConfig_Fairness) Number() protoreflect.EnumNumber {
@@ -514,7 +613,7 @@ func (x QueueConfig_Fairness) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use QueueConfig_Fairness.Descriptor instead.
 func (QueueConfig_Fairness) EnumDescriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{89, 0}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{91, 0}
 }
 
 // Order says how many tasks of a key run at once.
@@ -548,11 +647,11 @@ func (x QueueConfig_Order) String() string {
 }
 
 func (QueueConfig_Order) Descriptor() protoreflect.EnumDescriptor {
-	return file_millrace_v1_task_proto_enumTypes[9].Descriptor()
+	return file_millrace_v1_task_proto_enumTypes[11].Descriptor()
 }
 
 func (QueueConfig_Order) Type() protoreflect.EnumType {
-	return &file_millrace_v1_task_proto_enumTypes[9]
+	return &file_millrace_v1_task_proto_enumTypes[11]
 }
 
 func (x QueueConfig_Order) Number() protoreflect.EnumNumber {
@@ -561,7 +660,7 @@ func (x QueueConfig_Order) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use QueueConfig_Order.Descriptor instead.
 func (QueueConfig_Order) EnumDescriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{89, 1}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{91, 1}
 }
 
 // Retry says how long a failed task waits. An unset field means the queue's value, or the default.
@@ -755,6 +854,128 @@ func (x *Unique) GetOnConflict() Unique_OnConflict {
 	return Unique_RETURN
 }
 
+// After is a task that another one waits for: it must complete, unless any end is enough.
+type After struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // of the same partition
+	On            After_On               `protobuf:"varint,2,opt,name=on,proto3,enum=millrace.v1.After_On" json:"on,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *After) Reset() {
+	*x = After{}
+	mi := &file_millrace_v1_task_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *After) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*After) ProtoMessage() {}
+
+func (x *After) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use After.ProtoReflect.Descriptor instead.
+func (*After) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *After) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *After) GetOn() After_On {
+	if x != nil {
+		return x.On
+	}
+	return After_COMPLETED
+}
+
+// AfterState is how a task stands that another one was made to wait for.
+type AfterState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	On            After_On               `protobuf:"varint,2,opt,name=on,proto3,enum=millrace.v1.After_On" json:"on,omitempty"`
+	State         State                  `protobuf:"varint,3,opt,name=state,proto3,enum=millrace.v1.State" json:"state,omitempty"` // unset where it is not there any more, and in lists
+	Waits         bool                   `protobuf:"varint,4,opt,name=waits,proto3" json:"waits,omitempty"`                        // the other one still waits for it; false in lists
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AfterState) Reset() {
+	*x = AfterState{}
+	mi := &file_millrace_v1_task_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AfterState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AfterState) ProtoMessage() {}
+
+func (x *AfterState) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AfterState.ProtoReflect.Descriptor instead.
+func (*AfterState) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *AfterState) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *AfterState) GetOn() After_On {
+	if x != nil {
+		return x.On
+	}
+	return After_COMPLETED
+}
+
+func (x *AfterState) GetState() State {
+	if x != nil {
+		return x.State
+	}
+	return State_STATE_UNSPECIFIED
+}
+
+func (x *AfterState) GetWaits() bool {
+	if x != nil {
+		return x.Waits
+	}
+	return false
+}
+
 // TaskSpec is what a producer asks for.
 type TaskSpec struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -779,16 +1000,17 @@ type TaskSpec struct {
 	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`                                                    // the task is dead if no worker got it by then; default: the queue's default_ttl, or never
 	Key           string                 `protobuf:"bytes,21,opt,name=key,proto3" json:"key,omitempty"`                                                                                 // at most 128 B: tasks of a queue with one key wait in a line of their own, which gets its share and has limits of its own
 	Cost          uint32                 `protobuf:"varint,23,opt,name=cost,proto3" json:"cost,omitempty"`                                                                              // 1 to 1,000,000: what the task weighs in shares and rates; default 1
+	After         []*After               `protobuf:"bytes,25,rep,name=after,proto3" json:"after,omitempty"`                                                                             // at most 100: the task is blocked until all of them have ended as they must
+	OnDepFailure  OnDepFailure           `protobuf:"varint,35,opt,name=on_dep_failure,json=onDepFailure,proto3,enum=millrace.v1.OnDepFailure" json:"on_dep_failure,omitempty"`          // what follows when one of after is not completed; default hold
 	// Reserved: refused as not supported until they are built.
-	After         []string `protobuf:"bytes,25,rep,name=after,proto3" json:"after,omitempty"`
-	Webhook       string   `protobuf:"bytes,26,opt,name=webhook,proto3" json:"webhook,omitempty"`
+	Webhook       string `protobuf:"bytes,26,opt,name=webhook,proto3" json:"webhook,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TaskSpec) Reset() {
 	*x = TaskSpec{}
-	mi := &file_millrace_v1_task_proto_msgTypes[3]
+	mi := &file_millrace_v1_task_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -800,7 +1022,7 @@ func (x *TaskSpec) String() string {
 func (*TaskSpec) ProtoMessage() {}
 
 func (x *TaskSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[3]
+	mi := &file_millrace_v1_task_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -813,7 +1035,7 @@ func (x *TaskSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskSpec.ProtoReflect.Descriptor instead.
 func (*TaskSpec) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{3}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *TaskSpec) GetId() string {
@@ -963,11 +1185,18 @@ func (x *TaskSpec) GetCost() uint32 {
 	return 0
 }
 
-func (x *TaskSpec) GetAfter() []string {
+func (x *TaskSpec) GetAfter() []*After {
 	if x != nil {
 		return x.After
 	}
 	return nil
+}
+
+func (x *TaskSpec) GetOnDepFailure() OnDepFailure {
+	if x != nil {
+		return x.OnDepFailure
+	}
+	return OnDepFailure_ON_DEP_FAILURE_UNSPECIFIED
 }
 
 func (x *TaskSpec) GetWebhook() string {
@@ -989,7 +1218,7 @@ type TaskError struct {
 
 func (x *TaskError) Reset() {
 	*x = TaskError{}
-	mi := &file_millrace_v1_task_proto_msgTypes[4]
+	mi := &file_millrace_v1_task_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1001,7 +1230,7 @@ func (x *TaskError) String() string {
 func (*TaskError) ProtoMessage() {}
 
 func (x *TaskError) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[4]
+	mi := &file_millrace_v1_task_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1014,7 +1243,7 @@ func (x *TaskError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskError.ProtoReflect.Descriptor instead.
 func (*TaskError) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{4}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *TaskError) GetCode() string {
@@ -1045,7 +1274,7 @@ type Task struct {
 	Queue         string                 `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
 	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
 	State         State                  `protobuf:"varint,4,opt,name=state,proto3,enum=millrace.v1.State" json:"state,omitempty"`
-	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"` // delay, retry, snooze, cron; max_attempts, max_crashes, max_deliveries, fatal, expired
+	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"` // delay, retry, snooze, cron; max_attempts, max_crashes, max_deliveries, fatal, expired, dependency
 	Payload       []byte                 `protobuf:"bytes,6,opt,name=payload,proto3" json:"payload,omitempty"`
 	ContentType   string                 `protobuf:"bytes,7,opt,name=content_type,json=contentType,proto3" json:"content_type,omitempty"`
 	Headers       []*Header              `protobuf:"bytes,8,rep,name=headers,proto3" json:"headers,omitempty"`
@@ -1083,14 +1312,18 @@ type Task struct {
 	ResultSize    *uint64                `protobuf:"varint,44,opt,name=result_size,json=resultSize,proto3,oneof" json:"result_size,omitempty"`    // the same of the result, of a task that has one
 	Head          []byte                 `protobuf:"bytes,45,opt,name=head,proto3" json:"head,omitempty"`                                         // the first bytes of the payload, where a list or a batch asks for them
 	Key           string                 `protobuf:"bytes,46,opt,name=key,proto3" json:"key,omitempty"`
-	Cost          uint32                 `protobuf:"varint,47,opt,name=cost,proto3" json:"cost,omitempty"` // what it weighs in shares and rates; absent: 1
+	Cost          uint32                 `protobuf:"varint,47,opt,name=cost,proto3" json:"cost,omitempty"`  // what it weighs in shares and rates; absent: 1
+	After         []*AfterState          `protobuf:"bytes,50,rep,name=after,proto3" json:"after,omitempty"` // the tasks that it was made to wait for
+	OnDepFailure  OnDepFailure           `protobuf:"varint,51,opt,name=on_dep_failure,json=onDepFailure,proto3,enum=millrace.v1.OnDepFailure" json:"on_dep_failure,omitempty"`
+	Pending       uint32                 `protobuf:"varint,52,opt,name=pending,proto3" json:"pending,omitempty"`       // how many of after a blocked task waits for
+	Dependents    uint32                 `protobuf:"varint,53,opt,name=dependents,proto3" json:"dependents,omitempty"` // how many blocked tasks wait for this one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_millrace_v1_task_proto_msgTypes[5]
+	mi := &file_millrace_v1_task_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1102,7 +1335,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[5]
+	mi := &file_millrace_v1_task_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1115,7 +1348,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{5}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Task) GetId() string {
@@ -1419,6 +1652,34 @@ func (x *Task) GetCost() uint32 {
 	return 0
 }
 
+func (x *Task) GetAfter() []*AfterState {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+func (x *Task) GetOnDepFailure() OnDepFailure {
+	if x != nil {
+		return x.OnDepFailure
+	}
+	return OnDepFailure_ON_DEP_FAILURE_UNSPECIFIED
+}
+
+func (x *Task) GetPending() uint32 {
+	if x != nil {
+		return x.Pending
+	}
+	return 0
+}
+
+func (x *Task) GetDependents() uint32 {
+	if x != nil {
+		return x.Dependents
+	}
+	return 0
+}
+
 // Progress is how far the worker of a task says that it is.
 type Progress struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1431,7 +1692,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_millrace_v1_task_proto_msgTypes[6]
+	mi := &file_millrace_v1_task_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1443,7 +1704,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[6]
+	mi := &file_millrace_v1_task_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1456,7 +1717,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{6}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Progress) GetPercent() uint32 {
@@ -1495,7 +1756,7 @@ type ReportRequest struct {
 
 func (x *ReportRequest) Reset() {
 	*x = ReportRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[7]
+	mi := &file_millrace_v1_task_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1507,7 +1768,7 @@ func (x *ReportRequest) String() string {
 func (*ReportRequest) ProtoMessage() {}
 
 func (x *ReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[7]
+	mi := &file_millrace_v1_task_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1520,7 +1781,7 @@ func (x *ReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
 func (*ReportRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{7}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ReportRequest) GetId() string {
@@ -1584,7 +1845,7 @@ type ReportResponse struct {
 
 func (x *ReportResponse) Reset() {
 	*x = ReportResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[8]
+	mi := &file_millrace_v1_task_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1596,7 +1857,7 @@ func (x *ReportResponse) String() string {
 func (*ReportResponse) ProtoMessage() {}
 
 func (x *ReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[8]
+	mi := &file_millrace_v1_task_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1609,7 +1870,7 @@ func (x *ReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportResponse.ProtoReflect.Descriptor instead.
 func (*ReportResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{8}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ReportResponse) GetLeaseUntil() *timestamppb.Timestamp {
@@ -1652,7 +1913,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[9]
+	mi := &file_millrace_v1_task_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1664,7 +1925,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[9]
+	mi := &file_millrace_v1_task_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1677,7 +1938,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{9}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *LogsRequest) GetId() string {
@@ -1720,7 +1981,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_millrace_v1_task_proto_msgTypes[10]
+	mi := &file_millrace_v1_task_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1732,7 +1993,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[10]
+	mi := &file_millrace_v1_task_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1745,7 +2006,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{10}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *LogLine) GetNumber() uint64 {
@@ -1789,7 +2050,7 @@ type LogsResponse struct {
 
 func (x *LogsResponse) Reset() {
 	*x = LogsResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[11]
+	mi := &file_millrace_v1_task_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1801,7 +2062,7 @@ func (x *LogsResponse) String() string {
 func (*LogsResponse) ProtoMessage() {}
 
 func (x *LogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[11]
+	mi := &file_millrace_v1_task_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1814,7 +2075,7 @@ func (x *LogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsResponse.ProtoReflect.Descriptor instead.
 func (*LogsResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{11}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *LogsResponse) GetLines() []*LogLine {
@@ -1866,7 +2127,7 @@ type CancelAsked struct {
 
 func (x *CancelAsked) Reset() {
 	*x = CancelAsked{}
-	mi := &file_millrace_v1_task_proto_msgTypes[12]
+	mi := &file_millrace_v1_task_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1878,7 +2139,7 @@ func (x *CancelAsked) String() string {
 func (*CancelAsked) ProtoMessage() {}
 
 func (x *CancelAsked) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[12]
+	mi := &file_millrace_v1_task_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1891,7 +2152,7 @@ func (x *CancelAsked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelAsked.ProtoReflect.Descriptor instead.
 func (*CancelAsked) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{12}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CancelAsked) GetAt() *timestamppb.Timestamp {
@@ -1951,7 +2212,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_millrace_v1_task_proto_msgTypes[13]
+	mi := &file_millrace_v1_task_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1963,7 +2224,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[13]
+	mi := &file_millrace_v1_task_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1976,7 +2237,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{13}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Attempt) GetNumber() uint32 {
@@ -2081,7 +2342,7 @@ type OutcomeCount struct {
 
 func (x *OutcomeCount) Reset() {
 	*x = OutcomeCount{}
-	mi := &file_millrace_v1_task_proto_msgTypes[14]
+	mi := &file_millrace_v1_task_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2093,7 +2354,7 @@ func (x *OutcomeCount) String() string {
 func (*OutcomeCount) ProtoMessage() {}
 
 func (x *OutcomeCount) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[14]
+	mi := &file_millrace_v1_task_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2106,7 +2367,7 @@ func (x *OutcomeCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutcomeCount.ProtoReflect.Descriptor instead.
 func (*OutcomeCount) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{14}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *OutcomeCount) GetOutcome() Outcome {
@@ -2136,7 +2397,7 @@ type At struct {
 
 func (x *At) Reset() {
 	*x = At{}
-	mi := &file_millrace_v1_task_proto_msgTypes[15]
+	mi := &file_millrace_v1_task_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2148,7 +2409,7 @@ func (x *At) String() string {
 func (*At) ProtoMessage() {}
 
 func (x *At) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[15]
+	mi := &file_millrace_v1_task_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2161,7 +2422,7 @@ func (x *At) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use At.ProtoReflect.Descriptor instead.
 func (*At) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{15}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *At) GetPartition() uint32 {
@@ -2213,7 +2474,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_millrace_v1_task_proto_msgTypes[16]
+	mi := &file_millrace_v1_task_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2225,7 +2486,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[16]
+	mi := &file_millrace_v1_task_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2238,7 +2499,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{16}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Error) GetCode() string {
@@ -2339,7 +2600,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_millrace_v1_task_proto_msgTypes[17]
+	mi := &file_millrace_v1_task_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2351,7 +2612,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[17]
+	mi := &file_millrace_v1_task_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2364,7 +2625,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{17}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Failure) GetChange() int32 {
@@ -2411,7 +2672,7 @@ type CreateRequest struct {
 
 func (x *CreateRequest) Reset() {
 	*x = CreateRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[18]
+	mi := &file_millrace_v1_task_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2423,7 +2684,7 @@ func (x *CreateRequest) String() string {
 func (*CreateRequest) ProtoMessage() {}
 
 func (x *CreateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[18]
+	mi := &file_millrace_v1_task_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2436,7 +2697,7 @@ func (x *CreateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRequest.ProtoReflect.Descriptor instead.
 func (*CreateRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{18}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CreateRequest) GetTask() *TaskSpec {
@@ -2459,7 +2720,7 @@ type CreateResponse struct {
 
 func (x *CreateResponse) Reset() {
 	*x = CreateResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[19]
+	mi := &file_millrace_v1_task_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2471,7 +2732,7 @@ func (x *CreateResponse) String() string {
 func (*CreateResponse) ProtoMessage() {}
 
 func (x *CreateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[19]
+	mi := &file_millrace_v1_task_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2484,7 +2745,7 @@ func (x *CreateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateResponse.ProtoReflect.Descriptor instead.
 func (*CreateResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{19}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CreateResponse) GetId() string {
@@ -2532,7 +2793,7 @@ type BatchCreateRequest struct {
 
 func (x *BatchCreateRequest) Reset() {
 	*x = BatchCreateRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[20]
+	mi := &file_millrace_v1_task_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2544,7 +2805,7 @@ func (x *BatchCreateRequest) String() string {
 func (*BatchCreateRequest) ProtoMessage() {}
 
 func (x *BatchCreateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[20]
+	mi := &file_millrace_v1_task_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2557,7 +2818,7 @@ func (x *BatchCreateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchCreateRequest.ProtoReflect.Descriptor instead.
 func (*BatchCreateRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{20}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *BatchCreateRequest) GetTasks() []*TaskSpec {
@@ -2587,7 +2848,7 @@ type CreateResult struct {
 
 func (x *CreateResult) Reset() {
 	*x = CreateResult{}
-	mi := &file_millrace_v1_task_proto_msgTypes[21]
+	mi := &file_millrace_v1_task_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2599,7 +2860,7 @@ func (x *CreateResult) String() string {
 func (*CreateResult) ProtoMessage() {}
 
 func (x *CreateResult) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[21]
+	mi := &file_millrace_v1_task_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2612,7 +2873,7 @@ func (x *CreateResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateResult.ProtoReflect.Descriptor instead.
 func (*CreateResult) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{21}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CreateResult) GetId() string {
@@ -2660,7 +2921,7 @@ type BatchCreateResponse struct {
 
 func (x *BatchCreateResponse) Reset() {
 	*x = BatchCreateResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[22]
+	mi := &file_millrace_v1_task_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2672,7 +2933,7 @@ func (x *BatchCreateResponse) String() string {
 func (*BatchCreateResponse) ProtoMessage() {}
 
 func (x *BatchCreateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[22]
+	mi := &file_millrace_v1_task_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2685,7 +2946,7 @@ func (x *BatchCreateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchCreateResponse.ProtoReflect.Descriptor instead.
 func (*BatchCreateResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{22}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *BatchCreateResponse) GetResults() []*CreateResult {
@@ -2714,7 +2975,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[23]
+	mi := &file_millrace_v1_task_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2726,7 +2987,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[23]
+	mi := &file_millrace_v1_task_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2739,7 +3000,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{23}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetRequest) GetId() string {
@@ -2780,7 +3041,7 @@ type GetResponse struct {
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[24]
+	mi := &file_millrace_v1_task_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2792,7 +3053,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[24]
+	mi := &file_millrace_v1_task_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2805,7 +3066,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{24}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetResponse) GetTask() *Task {
@@ -2831,7 +3092,7 @@ type ListAttemptsRequest struct {
 
 func (x *ListAttemptsRequest) Reset() {
 	*x = ListAttemptsRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[25]
+	mi := &file_millrace_v1_task_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2843,7 +3104,7 @@ func (x *ListAttemptsRequest) String() string {
 func (*ListAttemptsRequest) ProtoMessage() {}
 
 func (x *ListAttemptsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[25]
+	mi := &file_millrace_v1_task_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2856,7 +3117,7 @@ func (x *ListAttemptsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAttemptsRequest.ProtoReflect.Descriptor instead.
 func (*ListAttemptsRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{25}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListAttemptsRequest) GetId() string {
@@ -2877,7 +3138,7 @@ type ListAttemptsResponse struct {
 
 func (x *ListAttemptsResponse) Reset() {
 	*x = ListAttemptsResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[26]
+	mi := &file_millrace_v1_task_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2889,7 +3150,7 @@ func (x *ListAttemptsResponse) String() string {
 func (*ListAttemptsResponse) ProtoMessage() {}
 
 func (x *ListAttemptsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[26]
+	mi := &file_millrace_v1_task_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2902,7 +3163,7 @@ func (x *ListAttemptsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAttemptsResponse.ProtoReflect.Descriptor instead.
 func (*ListAttemptsResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{26}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListAttemptsResponse) GetAttempts() []*Attempt {
@@ -2950,7 +3211,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[27]
+	mi := &file_millrace_v1_task_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2962,7 +3223,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[27]
+	mi := &file_millrace_v1_task_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2975,7 +3236,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{27}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListRequest) GetQueue() string {
@@ -3084,7 +3345,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[28]
+	mi := &file_millrace_v1_task_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3096,7 +3357,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[28]
+	mi := &file_millrace_v1_task_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3109,7 +3370,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{28}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListResponse) GetTasks() []*Task {
@@ -3157,7 +3418,7 @@ type BatchGetRequest struct {
 
 func (x *BatchGetRequest) Reset() {
 	*x = BatchGetRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[29]
+	mi := &file_millrace_v1_task_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3169,7 +3430,7 @@ func (x *BatchGetRequest) String() string {
 func (*BatchGetRequest) ProtoMessage() {}
 
 func (x *BatchGetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[29]
+	mi := &file_millrace_v1_task_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3182,7 +3443,7 @@ func (x *BatchGetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchGetRequest.ProtoReflect.Descriptor instead.
 func (*BatchGetRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{29}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *BatchGetRequest) GetIds() []string {
@@ -3209,7 +3470,7 @@ type BatchGetResponse struct {
 
 func (x *BatchGetResponse) Reset() {
 	*x = BatchGetResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[30]
+	mi := &file_millrace_v1_task_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3221,7 +3482,7 @@ func (x *BatchGetResponse) String() string {
 func (*BatchGetResponse) ProtoMessage() {}
 
 func (x *BatchGetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[30]
+	mi := &file_millrace_v1_task_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3234,7 +3495,7 @@ func (x *BatchGetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchGetResponse.ProtoReflect.Descriptor instead.
 func (*BatchGetResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{30}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *BatchGetResponse) GetTasks() []*Task {
@@ -3260,7 +3521,7 @@ type EffectsRequest struct {
 
 func (x *EffectsRequest) Reset() {
 	*x = EffectsRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[31]
+	mi := &file_millrace_v1_task_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3272,7 +3533,7 @@ func (x *EffectsRequest) String() string {
 func (*EffectsRequest) ProtoMessage() {}
 
 func (x *EffectsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[31]
+	mi := &file_millrace_v1_task_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3285,7 +3546,7 @@ func (x *EffectsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectsRequest.ProtoReflect.Descriptor instead.
 func (*EffectsRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{31}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *EffectsRequest) GetId() string {
@@ -3312,7 +3573,7 @@ type EffectsResponse struct {
 
 func (x *EffectsResponse) Reset() {
 	*x = EffectsResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[32]
+	mi := &file_millrace_v1_task_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3324,7 +3585,7 @@ func (x *EffectsResponse) String() string {
 func (*EffectsResponse) ProtoMessage() {}
 
 func (x *EffectsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[32]
+	mi := &file_millrace_v1_task_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3337,7 +3598,7 @@ func (x *EffectsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectsResponse.ProtoReflect.Descriptor instead.
 func (*EffectsResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{32}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *EffectsResponse) GetCommitIndex() uint64 {
@@ -3419,7 +3680,7 @@ type Effect struct {
 
 func (x *Effect) Reset() {
 	*x = Effect{}
-	mi := &file_millrace_v1_task_proto_msgTypes[33]
+	mi := &file_millrace_v1_task_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3431,7 +3692,7 @@ func (x *Effect) String() string {
 func (*Effect) ProtoMessage() {}
 
 func (x *Effect) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[33]
+	mi := &file_millrace_v1_task_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3444,7 +3705,7 @@ func (x *Effect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Effect.ProtoReflect.Descriptor instead.
 func (*Effect) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{33}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Effect) GetOp() string {
@@ -3505,7 +3766,7 @@ type WhyRequest struct {
 
 func (x *WhyRequest) Reset() {
 	*x = WhyRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[34]
+	mi := &file_millrace_v1_task_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3517,7 +3778,7 @@ func (x *WhyRequest) String() string {
 func (*WhyRequest) ProtoMessage() {}
 
 func (x *WhyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[34]
+	mi := &file_millrace_v1_task_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3530,7 +3791,7 @@ func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyRequest.ProtoReflect.Descriptor instead.
 func (*WhyRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{34}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *WhyRequest) GetId() string {
@@ -3555,7 +3816,7 @@ type WhyResponse struct {
 
 func (x *WhyResponse) Reset() {
 	*x = WhyResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[35]
+	mi := &file_millrace_v1_task_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3567,7 +3828,7 @@ func (x *WhyResponse) String() string {
 func (*WhyResponse) ProtoMessage() {}
 
 func (x *WhyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[35]
+	mi := &file_millrace_v1_task_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3580,7 +3841,7 @@ func (x *WhyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyResponse.ProtoReflect.Descriptor instead.
 func (*WhyResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{35}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *WhyResponse) GetQueue() string {
@@ -3648,7 +3909,7 @@ type WhyReason struct {
 
 func (x *WhyReason) Reset() {
 	*x = WhyReason{}
-	mi := &file_millrace_v1_task_proto_msgTypes[36]
+	mi := &file_millrace_v1_task_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3660,7 +3921,7 @@ func (x *WhyReason) String() string {
 func (*WhyReason) ProtoMessage() {}
 
 func (x *WhyReason) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[36]
+	mi := &file_millrace_v1_task_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3673,7 +3934,7 @@ func (x *WhyReason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyReason.ProtoReflect.Descriptor instead.
 func (*WhyReason) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{36}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *WhyReason) GetCode() string {
@@ -3735,7 +3996,7 @@ type QueueWeight struct {
 
 func (x *QueueWeight) Reset() {
 	*x = QueueWeight{}
-	mi := &file_millrace_v1_task_proto_msgTypes[37]
+	mi := &file_millrace_v1_task_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3747,7 +4008,7 @@ func (x *QueueWeight) String() string {
 func (*QueueWeight) ProtoMessage() {}
 
 func (x *QueueWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[37]
+	mi := &file_millrace_v1_task_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3760,7 +4021,7 @@ func (x *QueueWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueWeight.ProtoReflect.Descriptor instead.
 func (*QueueWeight) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{37}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *QueueWeight) GetName() string {
@@ -3792,7 +4053,7 @@ type ClaimRequest struct {
 
 func (x *ClaimRequest) Reset() {
 	*x = ClaimRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[38]
+	mi := &file_millrace_v1_task_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3804,7 +4065,7 @@ func (x *ClaimRequest) String() string {
 func (*ClaimRequest) ProtoMessage() {}
 
 func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[38]
+	mi := &file_millrace_v1_task_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3817,7 +4078,7 @@ func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimRequest.ProtoReflect.Descriptor instead.
 func (*ClaimRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{38}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ClaimRequest) GetQueues() []*QueueWeight {
@@ -3879,7 +4140,7 @@ type ClaimResponse struct {
 
 func (x *ClaimResponse) Reset() {
 	*x = ClaimResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[39]
+	mi := &file_millrace_v1_task_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3891,7 +4152,7 @@ func (x *ClaimResponse) String() string {
 func (*ClaimResponse) ProtoMessage() {}
 
 func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[39]
+	mi := &file_millrace_v1_task_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3904,7 +4165,7 @@ func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResponse.ProtoReflect.Descriptor instead.
 func (*ClaimResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{39}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ClaimResponse) GetTasks() []*Assignment {
@@ -3931,7 +4192,7 @@ type EndClaimRequest struct {
 
 func (x *EndClaimRequest) Reset() {
 	*x = EndClaimRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[40]
+	mi := &file_millrace_v1_task_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3943,7 +4204,7 @@ func (x *EndClaimRequest) String() string {
 func (*EndClaimRequest) ProtoMessage() {}
 
 func (x *EndClaimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[40]
+	mi := &file_millrace_v1_task_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3956,7 +4217,7 @@ func (x *EndClaimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndClaimRequest.ProtoReflect.Descriptor instead.
 func (*EndClaimRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{40}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *EndClaimRequest) GetClaim() []byte {
@@ -3982,7 +4243,7 @@ type EndClaimResponse struct {
 
 func (x *EndClaimResponse) Reset() {
 	*x = EndClaimResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[41]
+	mi := &file_millrace_v1_task_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3994,7 +4255,7 @@ func (x *EndClaimResponse) String() string {
 func (*EndClaimResponse) ProtoMessage() {}
 
 func (x *EndClaimResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[41]
+	mi := &file_millrace_v1_task_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4007,7 +4268,7 @@ func (x *EndClaimResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndClaimResponse.ProtoReflect.Descriptor instead.
 func (*EndClaimResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{41}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *EndClaimResponse) GetFound() bool {
@@ -4045,7 +4306,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_millrace_v1_task_proto_msgTypes[42]
+	mi := &file_millrace_v1_task_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4057,7 +4318,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[42]
+	mi := &file_millrace_v1_task_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4070,7 +4331,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{42}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Assignment) GetId() string {
@@ -4217,7 +4478,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_millrace_v1_task_proto_msgTypes[43]
+	mi := &file_millrace_v1_task_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4229,7 +4490,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[43]
+	mi := &file_millrace_v1_task_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4242,7 +4503,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{43}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Hold) GetId() string {
@@ -4269,7 +4530,7 @@ type HeartbeatRequest struct {
 
 func (x *HeartbeatRequest) Reset() {
 	*x = HeartbeatRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[44]
+	mi := &file_millrace_v1_task_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4281,7 +4542,7 @@ func (x *HeartbeatRequest) String() string {
 func (*HeartbeatRequest) ProtoMessage() {}
 
 func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[44]
+	mi := &file_millrace_v1_task_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4294,7 +4555,7 @@ func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{44}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *HeartbeatRequest) GetItems() []*Hold {
@@ -4322,7 +4583,7 @@ type HeartbeatResult struct {
 
 func (x *HeartbeatResult) Reset() {
 	*x = HeartbeatResult{}
-	mi := &file_millrace_v1_task_proto_msgTypes[45]
+	mi := &file_millrace_v1_task_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4334,7 +4595,7 @@ func (x *HeartbeatResult) String() string {
 func (*HeartbeatResult) ProtoMessage() {}
 
 func (x *HeartbeatResult) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[45]
+	mi := &file_millrace_v1_task_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4347,7 +4608,7 @@ func (x *HeartbeatResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResult.ProtoReflect.Descriptor instead.
 func (*HeartbeatResult) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{45}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *HeartbeatResult) GetLost() bool {
@@ -4381,7 +4642,7 @@ type HeartbeatResponse struct {
 
 func (x *HeartbeatResponse) Reset() {
 	*x = HeartbeatResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[46]
+	mi := &file_millrace_v1_task_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4393,7 +4654,7 @@ func (x *HeartbeatResponse) String() string {
 func (*HeartbeatResponse) ProtoMessage() {}
 
 func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[46]
+	mi := &file_millrace_v1_task_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4406,7 +4667,7 @@ func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{46}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *HeartbeatResponse) GetResults() []*HeartbeatResult {
@@ -4432,7 +4693,7 @@ type SettleRequest struct {
 
 func (x *SettleRequest) Reset() {
 	*x = SettleRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[47]
+	mi := &file_millrace_v1_task_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4444,7 +4705,7 @@ func (x *SettleRequest) String() string {
 func (*SettleRequest) ProtoMessage() {}
 
 func (x *SettleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[47]
+	mi := &file_millrace_v1_task_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4457,7 +4718,7 @@ func (x *SettleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleRequest.ProtoReflect.Descriptor instead.
 func (*SettleRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{47}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SettleRequest) GetItems() []*SettleItem {
@@ -4477,7 +4738,7 @@ type SettleResponse struct {
 
 func (x *SettleResponse) Reset() {
 	*x = SettleResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[48]
+	mi := &file_millrace_v1_task_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4489,7 +4750,7 @@ func (x *SettleResponse) String() string {
 func (*SettleResponse) ProtoMessage() {}
 
 func (x *SettleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[48]
+	mi := &file_millrace_v1_task_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4502,7 +4763,7 @@ func (x *SettleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleResponse.ProtoReflect.Descriptor instead.
 func (*SettleResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{48}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SettleResponse) GetResults() []*SettleResult {
@@ -4539,7 +4800,7 @@ type SettleItem struct {
 
 func (x *SettleItem) Reset() {
 	*x = SettleItem{}
-	mi := &file_millrace_v1_task_proto_msgTypes[49]
+	mi := &file_millrace_v1_task_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4551,7 +4812,7 @@ func (x *SettleItem) String() string {
 func (*SettleItem) ProtoMessage() {}
 
 func (x *SettleItem) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[49]
+	mi := &file_millrace_v1_task_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4564,7 +4825,7 @@ func (x *SettleItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleItem.ProtoReflect.Descriptor instead.
 func (*SettleItem) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{49}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *SettleItem) GetId() string {
@@ -4684,7 +4945,7 @@ type Complete struct {
 
 func (x *Complete) Reset() {
 	*x = Complete{}
-	mi := &file_millrace_v1_task_proto_msgTypes[50]
+	mi := &file_millrace_v1_task_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4696,7 +4957,7 @@ func (x *Complete) String() string {
 func (*Complete) ProtoMessage() {}
 
 func (x *Complete) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[50]
+	mi := &file_millrace_v1_task_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4709,7 +4970,7 @@ func (x *Complete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Complete.ProtoReflect.Descriptor instead.
 func (*Complete) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{50}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Complete) GetResult() []byte {
@@ -4737,7 +4998,7 @@ type Fail struct {
 
 func (x *Fail) Reset() {
 	*x = Fail{}
-	mi := &file_millrace_v1_task_proto_msgTypes[51]
+	mi := &file_millrace_v1_task_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4749,7 +5010,7 @@ func (x *Fail) String() string {
 func (*Fail) ProtoMessage() {}
 
 func (x *Fail) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[51]
+	mi := &file_millrace_v1_task_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4762,7 +5023,7 @@ func (x *Fail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fail.ProtoReflect.Descriptor instead.
 func (*Fail) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{51}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Fail) GetError() *TaskError {
@@ -4796,7 +5057,7 @@ type Snooze struct {
 
 func (x *Snooze) Reset() {
 	*x = Snooze{}
-	mi := &file_millrace_v1_task_proto_msgTypes[52]
+	mi := &file_millrace_v1_task_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4808,7 +5069,7 @@ func (x *Snooze) String() string {
 func (*Snooze) ProtoMessage() {}
 
 func (x *Snooze) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[52]
+	mi := &file_millrace_v1_task_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4821,7 +5082,7 @@ func (x *Snooze) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snooze.ProtoReflect.Descriptor instead.
 func (*Snooze) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{52}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Snooze) GetUntil() *timestamppb.Timestamp {
@@ -4846,7 +5107,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_millrace_v1_task_proto_msgTypes[53]
+	mi := &file_millrace_v1_task_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4858,7 +5119,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[53]
+	mi := &file_millrace_v1_task_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4871,7 +5132,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{53}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{55}
 }
 
 // Stop confirms a cancel that was asked for. Without such a request it is refused with WRONG_STATE.
@@ -4884,7 +5145,7 @@ type Stop struct {
 
 func (x *Stop) Reset() {
 	*x = Stop{}
-	mi := &file_millrace_v1_task_proto_msgTypes[54]
+	mi := &file_millrace_v1_task_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4896,7 +5157,7 @@ func (x *Stop) String() string {
 func (*Stop) ProtoMessage() {}
 
 func (x *Stop) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[54]
+	mi := &file_millrace_v1_task_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4909,7 +5170,7 @@ func (x *Stop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stop.ProtoReflect.Descriptor instead.
 func (*Stop) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{54}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Stop) GetError() *TaskError {
@@ -4931,7 +5192,7 @@ type Effects struct {
 
 func (x *Effects) Reset() {
 	*x = Effects{}
-	mi := &file_millrace_v1_task_proto_msgTypes[55]
+	mi := &file_millrace_v1_task_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4943,7 +5204,7 @@ func (x *Effects) String() string {
 func (*Effects) ProtoMessage() {}
 
 func (x *Effects) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[55]
+	mi := &file_millrace_v1_task_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4956,7 +5217,7 @@ func (x *Effects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Effects.ProtoReflect.Descriptor instead.
 func (*Effects) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{55}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Effects) GetConditions() []*KVCheck {
@@ -4993,7 +5254,7 @@ type SettleResult struct {
 
 func (x *SettleResult) Reset() {
 	*x = SettleResult{}
-	mi := &file_millrace_v1_task_proto_msgTypes[56]
+	mi := &file_millrace_v1_task_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5005,7 +5266,7 @@ func (x *SettleResult) String() string {
 func (*SettleResult) ProtoMessage() {}
 
 func (x *SettleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[56]
+	mi := &file_millrace_v1_task_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5018,7 +5279,7 @@ func (x *SettleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleResult.ProtoReflect.Descriptor instead.
 func (*SettleResult) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{56}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SettleResult) GetReplayed() bool {
@@ -5065,7 +5326,7 @@ type WaitRequest struct {
 
 func (x *WaitRequest) Reset() {
 	*x = WaitRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[57]
+	mi := &file_millrace_v1_task_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5077,7 +5338,7 @@ func (x *WaitRequest) String() string {
 func (*WaitRequest) ProtoMessage() {}
 
 func (x *WaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[57]
+	mi := &file_millrace_v1_task_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5090,7 +5351,7 @@ func (x *WaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
 func (*WaitRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{57}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *WaitRequest) GetId() string {
@@ -5110,7 +5371,7 @@ type WaitResponse struct {
 
 func (x *WaitResponse) Reset() {
 	*x = WaitResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[58]
+	mi := &file_millrace_v1_task_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5122,7 +5383,7 @@ func (x *WaitResponse) String() string {
 func (*WaitResponse) ProtoMessage() {}
 
 func (x *WaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[58]
+	mi := &file_millrace_v1_task_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5135,7 +5396,7 @@ func (x *WaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitResponse.ProtoReflect.Descriptor instead.
 func (*WaitResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{58}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *WaitResponse) GetTask() *Task {
@@ -5161,7 +5422,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[59]
+	mi := &file_millrace_v1_task_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5173,7 +5434,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[59]
+	mi := &file_millrace_v1_task_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5186,7 +5447,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{59}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *WatchRequest) GetId() string {
@@ -5206,7 +5467,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[60]
+	mi := &file_millrace_v1_task_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5218,7 +5479,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[60]
+	mi := &file_millrace_v1_task_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5231,7 +5492,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{60}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *WatchResponse) GetTask() *Task {
@@ -5257,7 +5518,7 @@ type RunNowRequest struct {
 
 func (x *RunNowRequest) Reset() {
 	*x = RunNowRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[61]
+	mi := &file_millrace_v1_task_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5269,7 +5530,7 @@ func (x *RunNowRequest) String() string {
 func (*RunNowRequest) ProtoMessage() {}
 
 func (x *RunNowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[61]
+	mi := &file_millrace_v1_task_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5282,7 +5543,7 @@ func (x *RunNowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunNowRequest.ProtoReflect.Descriptor instead.
 func (*RunNowRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{61}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *RunNowRequest) GetId() string {
@@ -5301,7 +5562,7 @@ type RunNowResponse struct {
 
 func (x *RunNowResponse) Reset() {
 	*x = RunNowResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[62]
+	mi := &file_millrace_v1_task_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5313,7 +5574,7 @@ func (x *RunNowResponse) String() string {
 func (*RunNowResponse) ProtoMessage() {}
 
 func (x *RunNowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[62]
+	mi := &file_millrace_v1_task_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5326,7 +5587,7 @@ func (x *RunNowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunNowResponse.ProtoReflect.Descriptor instead.
 func (*RunNowResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{62}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *RunNowResponse) GetAt() *At {
@@ -5345,7 +5606,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[63]
+	mi := &file_millrace_v1_task_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5357,7 +5618,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[63]
+	mi := &file_millrace_v1_task_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5370,7 +5631,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{63}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *DeleteRequest) GetId() string {
@@ -5389,7 +5650,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[64]
+	mi := &file_millrace_v1_task_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5401,7 +5662,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[64]
+	mi := &file_millrace_v1_task_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5414,7 +5675,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{64}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *DeleteResponse) GetAt() *At {
@@ -5444,7 +5705,7 @@ type UpdateRequest struct {
 
 func (x *UpdateRequest) Reset() {
 	*x = UpdateRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[65]
+	mi := &file_millrace_v1_task_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5456,7 +5717,7 @@ func (x *UpdateRequest) String() string {
 func (*UpdateRequest) ProtoMessage() {}
 
 func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[65]
+	mi := &file_millrace_v1_task_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5469,7 +5730,7 @@ func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{65}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *UpdateRequest) GetId() string {
@@ -5559,7 +5820,7 @@ type UpdateResponse struct {
 
 func (x *UpdateResponse) Reset() {
 	*x = UpdateResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[66]
+	mi := &file_millrace_v1_task_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5571,7 +5832,7 @@ func (x *UpdateResponse) String() string {
 func (*UpdateResponse) ProtoMessage() {}
 
 func (x *UpdateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[66]
+	mi := &file_millrace_v1_task_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5584,7 +5845,7 @@ func (x *UpdateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateResponse.ProtoReflect.Descriptor instead.
 func (*UpdateResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{66}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *UpdateResponse) GetState() State {
@@ -5613,7 +5874,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[67]
+	mi := &file_millrace_v1_task_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5625,7 +5886,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[67]
+	mi := &file_millrace_v1_task_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5638,7 +5899,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{67}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *CancelRequest) GetId() string {
@@ -5680,7 +5941,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[68]
+	mi := &file_millrace_v1_task_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5692,7 +5953,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[68]
+	mi := &file_millrace_v1_task_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5705,7 +5966,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{68}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *CancelResponse) GetState() State {
@@ -5739,7 +6000,7 @@ type RetryRequest struct {
 
 func (x *RetryRequest) Reset() {
 	*x = RetryRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[69]
+	mi := &file_millrace_v1_task_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5751,7 +6012,7 @@ func (x *RetryRequest) String() string {
 func (*RetryRequest) ProtoMessage() {}
 
 func (x *RetryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[69]
+	mi := &file_millrace_v1_task_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5764,7 +6025,7 @@ func (x *RetryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRequest.ProtoReflect.Descriptor instead.
 func (*RetryRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{69}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *RetryRequest) GetId() string {
@@ -5791,7 +6052,7 @@ type RetryResponse struct {
 
 func (x *RetryResponse) Reset() {
 	*x = RetryResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[70]
+	mi := &file_millrace_v1_task_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5803,7 +6064,7 @@ func (x *RetryResponse) String() string {
 func (*RetryResponse) ProtoMessage() {}
 
 func (x *RetryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[70]
+	mi := &file_millrace_v1_task_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5816,7 +6077,7 @@ func (x *RetryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryResponse.ProtoReflect.Descriptor instead.
 func (*RetryResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{70}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *RetryResponse) GetState() State {
@@ -5844,7 +6105,7 @@ type ForceReleaseRequest struct {
 
 func (x *ForceReleaseRequest) Reset() {
 	*x = ForceReleaseRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[71]
+	mi := &file_millrace_v1_task_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5856,7 +6117,7 @@ func (x *ForceReleaseRequest) String() string {
 func (*ForceReleaseRequest) ProtoMessage() {}
 
 func (x *ForceReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[71]
+	mi := &file_millrace_v1_task_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5869,7 +6130,7 @@ func (x *ForceReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForceReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ForceReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{71}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ForceReleaseRequest) GetId() string {
@@ -5903,7 +6164,7 @@ type ForceReleaseResponse struct {
 
 func (x *ForceReleaseResponse) Reset() {
 	*x = ForceReleaseResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[72]
+	mi := &file_millrace_v1_task_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5915,7 +6176,7 @@ func (x *ForceReleaseResponse) String() string {
 func (*ForceReleaseResponse) ProtoMessage() {}
 
 func (x *ForceReleaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[72]
+	mi := &file_millrace_v1_task_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5928,7 +6189,7 @@ func (x *ForceReleaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForceReleaseResponse.ProtoReflect.Descriptor instead.
 func (*ForceReleaseResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{72}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ForceReleaseResponse) GetState() State {
@@ -5955,7 +6216,7 @@ type Fence struct {
 
 func (x *Fence) Reset() {
 	*x = Fence{}
-	mi := &file_millrace_v1_task_proto_msgTypes[73]
+	mi := &file_millrace_v1_task_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5967,7 +6228,7 @@ func (x *Fence) String() string {
 func (*Fence) ProtoMessage() {}
 
 func (x *Fence) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[73]
+	mi := &file_millrace_v1_task_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5980,7 +6241,7 @@ func (x *Fence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fence.ProtoReflect.Descriptor instead.
 func (*Fence) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{73}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Fence) GetTask() string {
@@ -6009,7 +6270,7 @@ type CommitRequest struct {
 
 func (x *CommitRequest) Reset() {
 	*x = CommitRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[74]
+	mi := &file_millrace_v1_task_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6021,7 +6282,7 @@ func (x *CommitRequest) String() string {
 func (*CommitRequest) ProtoMessage() {}
 
 func (x *CommitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[74]
+	mi := &file_millrace_v1_task_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6034,7 +6295,7 @@ func (x *CommitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitRequest.ProtoReflect.Descriptor instead.
 func (*CommitRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{74}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *CommitRequest) GetFence() *Fence {
@@ -6076,7 +6337,7 @@ type CommitResponse struct {
 
 func (x *CommitResponse) Reset() {
 	*x = CommitResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[75]
+	mi := &file_millrace_v1_task_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6088,7 +6349,7 @@ func (x *CommitResponse) String() string {
 func (*CommitResponse) ProtoMessage() {}
 
 func (x *CommitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[75]
+	mi := &file_millrace_v1_task_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6101,7 +6362,7 @@ func (x *CommitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitResponse.ProtoReflect.Descriptor instead.
 func (*CommitResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{75}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *CommitResponse) GetResults() []*OpResult {
@@ -6151,7 +6412,7 @@ type Op struct {
 
 func (x *Op) Reset() {
 	*x = Op{}
-	mi := &file_millrace_v1_task_proto_msgTypes[76]
+	mi := &file_millrace_v1_task_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6163,7 +6424,7 @@ func (x *Op) String() string {
 func (*Op) ProtoMessage() {}
 
 func (x *Op) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[76]
+	mi := &file_millrace_v1_task_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6176,7 +6437,7 @@ func (x *Op) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Op.ProtoReflect.Descriptor instead.
 func (*Op) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{76}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Op) GetOp() isOp_Op {
@@ -6424,7 +6685,7 @@ type Reserved struct {
 
 func (x *Reserved) Reset() {
 	*x = Reserved{}
-	mi := &file_millrace_v1_task_proto_msgTypes[77]
+	mi := &file_millrace_v1_task_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6436,7 +6697,7 @@ func (x *Reserved) String() string {
 func (*Reserved) ProtoMessage() {}
 
 func (x *Reserved) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[77]
+	mi := &file_millrace_v1_task_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6449,7 +6710,7 @@ func (x *Reserved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reserved.ProtoReflect.Descriptor instead.
 func (*Reserved) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{77}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Reserved) GetOp() string {
@@ -6469,7 +6730,7 @@ type TaskComplete struct {
 
 func (x *TaskComplete) Reset() {
 	*x = TaskComplete{}
-	mi := &file_millrace_v1_task_proto_msgTypes[78]
+	mi := &file_millrace_v1_task_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6481,7 +6742,7 @@ func (x *TaskComplete) String() string {
 func (*TaskComplete) ProtoMessage() {}
 
 func (x *TaskComplete) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[78]
+	mi := &file_millrace_v1_task_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6494,7 +6755,7 @@ func (x *TaskComplete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskComplete.ProtoReflect.Descriptor instead.
 func (*TaskComplete) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{78}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *TaskComplete) GetTask() *Hold {
@@ -6523,7 +6784,7 @@ type TaskCancel struct {
 
 func (x *TaskCancel) Reset() {
 	*x = TaskCancel{}
-	mi := &file_millrace_v1_task_proto_msgTypes[79]
+	mi := &file_millrace_v1_task_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6535,7 +6796,7 @@ func (x *TaskCancel) String() string {
 func (*TaskCancel) ProtoMessage() {}
 
 func (x *TaskCancel) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[79]
+	mi := &file_millrace_v1_task_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6548,7 +6809,7 @@ func (x *TaskCancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskCancel.ProtoReflect.Descriptor instead.
 func (*TaskCancel) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{79}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *TaskCancel) GetId() string {
@@ -6585,7 +6846,7 @@ type QueuePause struct {
 
 func (x *QueuePause) Reset() {
 	*x = QueuePause{}
-	mi := &file_millrace_v1_task_proto_msgTypes[80]
+	mi := &file_millrace_v1_task_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6597,7 +6858,7 @@ func (x *QueuePause) String() string {
 func (*QueuePause) ProtoMessage() {}
 
 func (x *QueuePause) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[80]
+	mi := &file_millrace_v1_task_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6610,7 +6871,7 @@ func (x *QueuePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuePause.ProtoReflect.Descriptor instead.
 func (*QueuePause) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{80}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *QueuePause) GetQueue() string {
@@ -6651,7 +6912,7 @@ type TaskFail struct {
 
 func (x *TaskFail) Reset() {
 	*x = TaskFail{}
-	mi := &file_millrace_v1_task_proto_msgTypes[81]
+	mi := &file_millrace_v1_task_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6663,7 +6924,7 @@ func (x *TaskFail) String() string {
 func (*TaskFail) ProtoMessage() {}
 
 func (x *TaskFail) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[81]
+	mi := &file_millrace_v1_task_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6676,7 +6937,7 @@ func (x *TaskFail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskFail.ProtoReflect.Descriptor instead.
 func (*TaskFail) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{81}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *TaskFail) GetTask() *Hold {
@@ -6703,7 +6964,7 @@ type TaskSnooze struct {
 
 func (x *TaskSnooze) Reset() {
 	*x = TaskSnooze{}
-	mi := &file_millrace_v1_task_proto_msgTypes[82]
+	mi := &file_millrace_v1_task_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6715,7 +6976,7 @@ func (x *TaskSnooze) String() string {
 func (*TaskSnooze) ProtoMessage() {}
 
 func (x *TaskSnooze) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[82]
+	mi := &file_millrace_v1_task_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6728,7 +6989,7 @@ func (x *TaskSnooze) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskSnooze.ProtoReflect.Descriptor instead.
 func (*TaskSnooze) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{82}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *TaskSnooze) GetTask() *Hold {
@@ -6765,7 +7026,7 @@ type OpResult struct {
 
 func (x *OpResult) Reset() {
 	*x = OpResult{}
-	mi := &file_millrace_v1_task_proto_msgTypes[83]
+	mi := &file_millrace_v1_task_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6777,7 +7038,7 @@ func (x *OpResult) String() string {
 func (*OpResult) ProtoMessage() {}
 
 func (x *OpResult) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[83]
+	mi := &file_millrace_v1_task_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6790,7 +7051,7 @@ func (x *OpResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpResult.ProtoReflect.Descriptor instead.
 func (*OpResult) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{83}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *OpResult) GetTask() string {
@@ -6892,7 +7153,7 @@ type KVPut struct {
 
 func (x *KVPut) Reset() {
 	*x = KVPut{}
-	mi := &file_millrace_v1_task_proto_msgTypes[84]
+	mi := &file_millrace_v1_task_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6904,7 +7165,7 @@ func (x *KVPut) String() string {
 func (*KVPut) ProtoMessage() {}
 
 func (x *KVPut) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[84]
+	mi := &file_millrace_v1_task_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6917,7 +7178,7 @@ func (x *KVPut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVPut.ProtoReflect.Descriptor instead.
 func (*KVPut) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{84}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *KVPut) GetKeyspace() string {
@@ -6973,7 +7234,7 @@ type KVDelete struct {
 
 func (x *KVDelete) Reset() {
 	*x = KVDelete{}
-	mi := &file_millrace_v1_task_proto_msgTypes[85]
+	mi := &file_millrace_v1_task_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6985,7 +7246,7 @@ func (x *KVDelete) String() string {
 func (*KVDelete) ProtoMessage() {}
 
 func (x *KVDelete) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[85]
+	mi := &file_millrace_v1_task_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6998,7 +7259,7 @@ func (x *KVDelete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVDelete.ProtoReflect.Descriptor instead.
 func (*KVDelete) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{85}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *KVDelete) GetKeyspace() string {
@@ -7038,7 +7299,7 @@ type KVAdd struct {
 
 func (x *KVAdd) Reset() {
 	*x = KVAdd{}
-	mi := &file_millrace_v1_task_proto_msgTypes[86]
+	mi := &file_millrace_v1_task_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7050,7 +7311,7 @@ func (x *KVAdd) String() string {
 func (*KVAdd) ProtoMessage() {}
 
 func (x *KVAdd) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[86]
+	mi := &file_millrace_v1_task_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7063,7 +7324,7 @@ func (x *KVAdd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVAdd.ProtoReflect.Descriptor instead.
 func (*KVAdd) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{86}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *KVAdd) GetKeyspace() string {
@@ -7123,7 +7384,7 @@ type KVDeleteRange struct {
 
 func (x *KVDeleteRange) Reset() {
 	*x = KVDeleteRange{}
-	mi := &file_millrace_v1_task_proto_msgTypes[87]
+	mi := &file_millrace_v1_task_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7135,7 +7396,7 @@ func (x *KVDeleteRange) String() string {
 func (*KVDeleteRange) ProtoMessage() {}
 
 func (x *KVDeleteRange) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[87]
+	mi := &file_millrace_v1_task_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7148,7 +7409,7 @@ func (x *KVDeleteRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVDeleteRange.ProtoReflect.Descriptor instead.
 func (*KVDeleteRange) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{87}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *KVDeleteRange) GetKeyspace() string {
@@ -7203,7 +7464,7 @@ type KVCheck struct {
 
 func (x *KVCheck) Reset() {
 	*x = KVCheck{}
-	mi := &file_millrace_v1_task_proto_msgTypes[88]
+	mi := &file_millrace_v1_task_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7215,7 +7476,7 @@ func (x *KVCheck) String() string {
 func (*KVCheck) ProtoMessage() {}
 
 func (x *KVCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[88]
+	mi := &file_millrace_v1_task_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7228,7 +7489,7 @@ func (x *KVCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVCheck.ProtoReflect.Descriptor instead.
 func (*KVCheck) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{88}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *KVCheck) GetKeyspace() string {
@@ -7326,7 +7587,7 @@ type QueueConfig struct {
 
 func (x *QueueConfig) Reset() {
 	*x = QueueConfig{}
-	mi := &file_millrace_v1_task_proto_msgTypes[89]
+	mi := &file_millrace_v1_task_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7338,7 +7599,7 @@ func (x *QueueConfig) String() string {
 func (*QueueConfig) ProtoMessage() {}
 
 func (x *QueueConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[89]
+	mi := &file_millrace_v1_task_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7351,7 +7612,7 @@ func (x *QueueConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueConfig.ProtoReflect.Descriptor instead.
 func (*QueueConfig) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{89}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *QueueConfig) GetVersion() uint64 {
@@ -7534,7 +7795,7 @@ type Rate struct {
 
 func (x *Rate) Reset() {
 	*x = Rate{}
-	mi := &file_millrace_v1_task_proto_msgTypes[90]
+	mi := &file_millrace_v1_task_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7546,7 +7807,7 @@ func (x *Rate) String() string {
 func (*Rate) ProtoMessage() {}
 
 func (x *Rate) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[90]
+	mi := &file_millrace_v1_task_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7559,7 +7820,7 @@ func (x *Rate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rate.ProtoReflect.Descriptor instead.
 func (*Rate) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{90}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Rate) GetLimit() int64 {
@@ -7594,7 +7855,7 @@ type KeyLimits struct {
 
 func (x *KeyLimits) Reset() {
 	*x = KeyLimits{}
-	mi := &file_millrace_v1_task_proto_msgTypes[91]
+	mi := &file_millrace_v1_task_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7606,7 +7867,7 @@ func (x *KeyLimits) String() string {
 func (*KeyLimits) ProtoMessage() {}
 
 func (x *KeyLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[91]
+	mi := &file_millrace_v1_task_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7619,7 +7880,7 @@ func (x *KeyLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyLimits.ProtoReflect.Descriptor instead.
 func (*KeyLimits) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{91}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *KeyLimits) GetConcurrency() int64 {
@@ -7648,7 +7909,7 @@ type KeySettings struct {
 
 func (x *KeySettings) Reset() {
 	*x = KeySettings{}
-	mi := &file_millrace_v1_task_proto_msgTypes[92]
+	mi := &file_millrace_v1_task_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7660,7 +7921,7 @@ func (x *KeySettings) String() string {
 func (*KeySettings) ProtoMessage() {}
 
 func (x *KeySettings) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[92]
+	mi := &file_millrace_v1_task_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7673,7 +7934,7 @@ func (x *KeySettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeySettings.ProtoReflect.Descriptor instead.
 func (*KeySettings) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{92}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *KeySettings) GetWeight() uint32 {
@@ -7717,7 +7978,7 @@ type QueueKey struct {
 
 func (x *QueueKey) Reset() {
 	*x = QueueKey{}
-	mi := &file_millrace_v1_task_proto_msgTypes[93]
+	mi := &file_millrace_v1_task_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7729,7 +7990,7 @@ func (x *QueueKey) String() string {
 func (*QueueKey) ProtoMessage() {}
 
 func (x *QueueKey) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[93]
+	mi := &file_millrace_v1_task_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7742,7 +8003,7 @@ func (x *QueueKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueKey.ProtoReflect.Descriptor instead.
 func (*QueueKey) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{93}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *QueueKey) GetKey() string {
@@ -7835,7 +8096,7 @@ type ListKeysRequest struct {
 
 func (x *ListKeysRequest) Reset() {
 	*x = ListKeysRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[94]
+	mi := &file_millrace_v1_task_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7847,7 +8108,7 @@ func (x *ListKeysRequest) String() string {
 func (*ListKeysRequest) ProtoMessage() {}
 
 func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[94]
+	mi := &file_millrace_v1_task_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7860,7 +8121,7 @@ func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysRequest.ProtoReflect.Descriptor instead.
 func (*ListKeysRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{94}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *ListKeysRequest) GetQueue() string {
@@ -7909,7 +8170,7 @@ type ListKeysResponse struct {
 
 func (x *ListKeysResponse) Reset() {
 	*x = ListKeysResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[95]
+	mi := &file_millrace_v1_task_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7921,7 +8182,7 @@ func (x *ListKeysResponse) String() string {
 func (*ListKeysResponse) ProtoMessage() {}
 
 func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[95]
+	mi := &file_millrace_v1_task_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7934,7 +8195,7 @@ func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysResponse.ProtoReflect.Descriptor instead.
 func (*ListKeysResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{95}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ListKeysResponse) GetKeys() []*QueueKey {
@@ -7969,7 +8230,7 @@ type SetKeyRequest struct {
 
 func (x *SetKeyRequest) Reset() {
 	*x = SetKeyRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[96]
+	mi := &file_millrace_v1_task_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7981,7 +8242,7 @@ func (x *SetKeyRequest) String() string {
 func (*SetKeyRequest) ProtoMessage() {}
 
 func (x *SetKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[96]
+	mi := &file_millrace_v1_task_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7994,7 +8255,7 @@ func (x *SetKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetKeyRequest.ProtoReflect.Descriptor instead.
 func (*SetKeyRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{96}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *SetKeyRequest) GetQueue() string {
@@ -8028,7 +8289,7 @@ type SetKeyResponse struct {
 
 func (x *SetKeyResponse) Reset() {
 	*x = SetKeyResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[97]
+	mi := &file_millrace_v1_task_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8040,7 +8301,7 @@ func (x *SetKeyResponse) String() string {
 func (*SetKeyResponse) ProtoMessage() {}
 
 func (x *SetKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[97]
+	mi := &file_millrace_v1_task_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8053,7 +8314,7 @@ func (x *SetKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetKeyResponse.ProtoReflect.Descriptor instead.
 func (*SetKeyResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{97}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *SetKeyResponse) GetReplayed() bool {
@@ -8082,7 +8343,7 @@ type PauseKeyRequest struct {
 
 func (x *PauseKeyRequest) Reset() {
 	*x = PauseKeyRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[98]
+	mi := &file_millrace_v1_task_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8094,7 +8355,7 @@ func (x *PauseKeyRequest) String() string {
 func (*PauseKeyRequest) ProtoMessage() {}
 
 func (x *PauseKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[98]
+	mi := &file_millrace_v1_task_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8107,7 +8368,7 @@ func (x *PauseKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseKeyRequest.ProtoReflect.Descriptor instead.
 func (*PauseKeyRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{98}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *PauseKeyRequest) GetQueue() string {
@@ -8148,7 +8409,7 @@ type PauseKeyResponse struct {
 
 func (x *PauseKeyResponse) Reset() {
 	*x = PauseKeyResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[99]
+	mi := &file_millrace_v1_task_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8160,7 +8421,7 @@ func (x *PauseKeyResponse) String() string {
 func (*PauseKeyResponse) ProtoMessage() {}
 
 func (x *PauseKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[99]
+	mi := &file_millrace_v1_task_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8173,7 +8434,7 @@ func (x *PauseKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseKeyResponse.ProtoReflect.Descriptor instead.
 func (*PauseKeyResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{99}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *PauseKeyResponse) GetReplayed() bool {
@@ -8200,7 +8461,7 @@ type ResumeKeyRequest struct {
 
 func (x *ResumeKeyRequest) Reset() {
 	*x = ResumeKeyRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[100]
+	mi := &file_millrace_v1_task_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8212,7 +8473,7 @@ func (x *ResumeKeyRequest) String() string {
 func (*ResumeKeyRequest) ProtoMessage() {}
 
 func (x *ResumeKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[100]
+	mi := &file_millrace_v1_task_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8225,7 +8486,7 @@ func (x *ResumeKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeKeyRequest.ProtoReflect.Descriptor instead.
 func (*ResumeKeyRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{100}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *ResumeKeyRequest) GetQueue() string {
@@ -8252,7 +8513,7 @@ type ResumeKeyResponse struct {
 
 func (x *ResumeKeyResponse) Reset() {
 	*x = ResumeKeyResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[101]
+	mi := &file_millrace_v1_task_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8264,7 +8525,7 @@ func (x *ResumeKeyResponse) String() string {
 func (*ResumeKeyResponse) ProtoMessage() {}
 
 func (x *ResumeKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[101]
+	mi := &file_millrace_v1_task_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8277,7 +8538,7 @@ func (x *ResumeKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeKeyResponse.ProtoReflect.Descriptor instead.
 func (*ResumeKeyResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{101}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ResumeKeyResponse) GetReplayed() bool {
@@ -8309,7 +8570,7 @@ type QueueCeilings struct {
 
 func (x *QueueCeilings) Reset() {
 	*x = QueueCeilings{}
-	mi := &file_millrace_v1_task_proto_msgTypes[102]
+	mi := &file_millrace_v1_task_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8321,7 +8582,7 @@ func (x *QueueCeilings) String() string {
 func (*QueueCeilings) ProtoMessage() {}
 
 func (x *QueueCeilings) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[102]
+	mi := &file_millrace_v1_task_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8334,7 +8595,7 @@ func (x *QueueCeilings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueCeilings.ProtoReflect.Descriptor instead.
 func (*QueueCeilings) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{102}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *QueueCeilings) GetMaxAttempts() int32 {
@@ -8392,7 +8653,7 @@ type QueuePaused struct {
 
 func (x *QueuePaused) Reset() {
 	*x = QueuePaused{}
-	mi := &file_millrace_v1_task_proto_msgTypes[103]
+	mi := &file_millrace_v1_task_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8404,7 +8665,7 @@ func (x *QueuePaused) String() string {
 func (*QueuePaused) ProtoMessage() {}
 
 func (x *QueuePaused) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[103]
+	mi := &file_millrace_v1_task_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8417,7 +8678,7 @@ func (x *QueuePaused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuePaused.ProtoReflect.Descriptor instead.
 func (*QueuePaused) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{103}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *QueuePaused) GetSince() *timestamppb.Timestamp {
@@ -8459,7 +8720,7 @@ type PauseQueueRequest struct {
 
 func (x *PauseQueueRequest) Reset() {
 	*x = PauseQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[104]
+	mi := &file_millrace_v1_task_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8471,7 +8732,7 @@ func (x *PauseQueueRequest) String() string {
 func (*PauseQueueRequest) ProtoMessage() {}
 
 func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[104]
+	mi := &file_millrace_v1_task_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8484,7 +8745,7 @@ func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseQueueRequest.ProtoReflect.Descriptor instead.
 func (*PauseQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{104}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *PauseQueueRequest) GetQueue() string {
@@ -8518,7 +8779,7 @@ type PauseQueueResponse struct {
 
 func (x *PauseQueueResponse) Reset() {
 	*x = PauseQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[105]
+	mi := &file_millrace_v1_task_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8530,7 +8791,7 @@ func (x *PauseQueueResponse) String() string {
 func (*PauseQueueResponse) ProtoMessage() {}
 
 func (x *PauseQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[105]
+	mi := &file_millrace_v1_task_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8543,7 +8804,7 @@ func (x *PauseQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseQueueResponse.ProtoReflect.Descriptor instead.
 func (*PauseQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{105}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *PauseQueueResponse) GetReplayed() bool {
@@ -8569,7 +8830,7 @@ type ResumeQueueRequest struct {
 
 func (x *ResumeQueueRequest) Reset() {
 	*x = ResumeQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[106]
+	mi := &file_millrace_v1_task_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8581,7 +8842,7 @@ func (x *ResumeQueueRequest) String() string {
 func (*ResumeQueueRequest) ProtoMessage() {}
 
 func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[106]
+	mi := &file_millrace_v1_task_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8594,7 +8855,7 @@ func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeQueueRequest.ProtoReflect.Descriptor instead.
 func (*ResumeQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{106}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *ResumeQueueRequest) GetQueue() string {
@@ -8614,7 +8875,7 @@ type ResumeQueueResponse struct {
 
 func (x *ResumeQueueResponse) Reset() {
 	*x = ResumeQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[107]
+	mi := &file_millrace_v1_task_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8626,7 +8887,7 @@ func (x *ResumeQueueResponse) String() string {
 func (*ResumeQueueResponse) ProtoMessage() {}
 
 func (x *ResumeQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[107]
+	mi := &file_millrace_v1_task_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8639,7 +8900,7 @@ func (x *ResumeQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeQueueResponse.ProtoReflect.Descriptor instead.
 func (*ResumeQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{107}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *ResumeQueueResponse) GetReplayed() bool {
@@ -8669,7 +8930,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[108]
+	mi := &file_millrace_v1_task_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8681,7 +8942,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[108]
+	mi := &file_millrace_v1_task_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8694,7 +8955,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{108}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *ListQueuesRequest) GetLimit() uint32 {
@@ -8743,7 +9004,7 @@ type ListQueuesResponse struct {
 
 func (x *ListQueuesResponse) Reset() {
 	*x = ListQueuesResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[109]
+	mi := &file_millrace_v1_task_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8755,7 +9016,7 @@ func (x *ListQueuesResponse) String() string {
 func (*ListQueuesResponse) ProtoMessage() {}
 
 func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[109]
+	mi := &file_millrace_v1_task_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8768,7 +9029,7 @@ func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesResponse.ProtoReflect.Descriptor instead.
 func (*ListQueuesResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{109}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *ListQueuesResponse) GetQueues() []*QueueStats {
@@ -8801,7 +9062,7 @@ type GetQueueRequest struct {
 
 func (x *GetQueueRequest) Reset() {
 	*x = GetQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[110]
+	mi := &file_millrace_v1_task_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8813,7 +9074,7 @@ func (x *GetQueueRequest) String() string {
 func (*GetQueueRequest) ProtoMessage() {}
 
 func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[110]
+	mi := &file_millrace_v1_task_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8826,7 +9087,7 @@ func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{110}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *GetQueueRequest) GetQueue() string {
@@ -8846,7 +9107,7 @@ type GetQueueResponse struct {
 
 func (x *GetQueueResponse) Reset() {
 	*x = GetQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[111]
+	mi := &file_millrace_v1_task_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8858,7 +9119,7 @@ func (x *GetQueueResponse) String() string {
 func (*GetQueueResponse) ProtoMessage() {}
 
 func (x *GetQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[111]
+	mi := &file_millrace_v1_task_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8871,7 +9132,7 @@ func (x *GetQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueResponse.ProtoReflect.Descriptor instead.
 func (*GetQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{111}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *GetQueueResponse) GetConfig() *QueueConfig {
@@ -8899,7 +9160,7 @@ type SetQueueRequest struct {
 
 func (x *SetQueueRequest) Reset() {
 	*x = SetQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[112]
+	mi := &file_millrace_v1_task_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8911,7 +9172,7 @@ func (x *SetQueueRequest) String() string {
 func (*SetQueueRequest) ProtoMessage() {}
 
 func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[112]
+	mi := &file_millrace_v1_task_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8924,7 +9185,7 @@ func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueRequest.ProtoReflect.Descriptor instead.
 func (*SetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{112}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *SetQueueRequest) GetQueue() string {
@@ -8958,7 +9219,7 @@ type SetQueueResponse struct {
 
 func (x *SetQueueResponse) Reset() {
 	*x = SetQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[113]
+	mi := &file_millrace_v1_task_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8970,7 +9231,7 @@ func (x *SetQueueResponse) String() string {
 func (*SetQueueResponse) ProtoMessage() {}
 
 func (x *SetQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[113]
+	mi := &file_millrace_v1_task_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8983,7 +9244,7 @@ func (x *SetQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueResponse.ProtoReflect.Descriptor instead.
 func (*SetQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{113}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *SetQueueResponse) GetVersion() uint64 {
@@ -9013,7 +9274,7 @@ type DeleteQueueRequest struct {
 
 func (x *DeleteQueueRequest) Reset() {
 	*x = DeleteQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[114]
+	mi := &file_millrace_v1_task_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9025,7 +9286,7 @@ func (x *DeleteQueueRequest) String() string {
 func (*DeleteQueueRequest) ProtoMessage() {}
 
 func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[114]
+	mi := &file_millrace_v1_task_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9038,7 +9299,7 @@ func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueRequest.ProtoReflect.Descriptor instead.
 func (*DeleteQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{114}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *DeleteQueueRequest) GetQueue() string {
@@ -9071,7 +9332,7 @@ type DeleteQueueResponse struct {
 
 func (x *DeleteQueueResponse) Reset() {
 	*x = DeleteQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[115]
+	mi := &file_millrace_v1_task_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9083,7 +9344,7 @@ func (x *DeleteQueueResponse) String() string {
 func (*DeleteQueueResponse) ProtoMessage() {}
 
 func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[115]
+	mi := &file_millrace_v1_task_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9096,7 +9357,7 @@ func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueResponse.ProtoReflect.Descriptor instead.
 func (*DeleteQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{115}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *DeleteQueueResponse) GetAt() *At {
@@ -9115,7 +9376,7 @@ type QueueStatsRequest struct {
 
 func (x *QueueStatsRequest) Reset() {
 	*x = QueueStatsRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[116]
+	mi := &file_millrace_v1_task_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9127,7 +9388,7 @@ func (x *QueueStatsRequest) String() string {
 func (*QueueStatsRequest) ProtoMessage() {}
 
 func (x *QueueStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[116]
+	mi := &file_millrace_v1_task_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9140,7 +9401,7 @@ func (x *QueueStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatsRequest.ProtoReflect.Descriptor instead.
 func (*QueueStatsRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{116}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *QueueStatsRequest) GetQueue() string {
@@ -9180,7 +9441,7 @@ type QueueStats struct {
 
 func (x *QueueStats) Reset() {
 	*x = QueueStats{}
-	mi := &file_millrace_v1_task_proto_msgTypes[117]
+	mi := &file_millrace_v1_task_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9192,7 +9453,7 @@ func (x *QueueStats) String() string {
 func (*QueueStats) ProtoMessage() {}
 
 func (x *QueueStats) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[117]
+	mi := &file_millrace_v1_task_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9205,7 +9466,7 @@ func (x *QueueStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStats.ProtoReflect.Descriptor instead.
 func (*QueueStats) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{117}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *QueueStats) GetQueue() string {
@@ -9368,7 +9629,7 @@ type QueueRates struct {
 
 func (x *QueueRates) Reset() {
 	*x = QueueRates{}
-	mi := &file_millrace_v1_task_proto_msgTypes[118]
+	mi := &file_millrace_v1_task_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9380,7 +9641,7 @@ func (x *QueueRates) String() string {
 func (*QueueRates) ProtoMessage() {}
 
 func (x *QueueRates) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[118]
+	mi := &file_millrace_v1_task_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9393,7 +9654,7 @@ func (x *QueueRates) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueRates.ProtoReflect.Descriptor instead.
 func (*QueueRates) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{118}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *QueueRates) GetCreated() float64 {
@@ -9441,7 +9702,7 @@ type QueueLimits struct {
 
 func (x *QueueLimits) Reset() {
 	*x = QueueLimits{}
-	mi := &file_millrace_v1_task_proto_msgTypes[119]
+	mi := &file_millrace_v1_task_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9453,7 +9714,7 @@ func (x *QueueLimits) String() string {
 func (*QueueLimits) ProtoMessage() {}
 
 func (x *QueueLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[119]
+	mi := &file_millrace_v1_task_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9466,7 +9727,7 @@ func (x *QueueLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueLimits.ProtoReflect.Descriptor instead.
 func (*QueueLimits) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{119}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *QueueLimits) GetMaxTasks() int64 {
@@ -9535,7 +9796,7 @@ type QueueStatsResponse struct {
 
 func (x *QueueStatsResponse) Reset() {
 	*x = QueueStatsResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[120]
+	mi := &file_millrace_v1_task_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9547,7 +9808,7 @@ func (x *QueueStatsResponse) String() string {
 func (*QueueStatsResponse) ProtoMessage() {}
 
 func (x *QueueStatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[120]
+	mi := &file_millrace_v1_task_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9560,7 +9821,7 @@ func (x *QueueStatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatsResponse.ProtoReflect.Descriptor instead.
 func (*QueueStatsResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{120}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *QueueStatsResponse) GetStats() *QueueStats {
@@ -9592,7 +9853,7 @@ type NamespaceConfig struct {
 
 func (x *NamespaceConfig) Reset() {
 	*x = NamespaceConfig{}
-	mi := &file_millrace_v1_task_proto_msgTypes[121]
+	mi := &file_millrace_v1_task_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9604,7 +9865,7 @@ func (x *NamespaceConfig) String() string {
 func (*NamespaceConfig) ProtoMessage() {}
 
 func (x *NamespaceConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[121]
+	mi := &file_millrace_v1_task_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9617,7 +9878,7 @@ func (x *NamespaceConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamespaceConfig.ProtoReflect.Descriptor instead.
 func (*NamespaceConfig) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{121}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *NamespaceConfig) GetVersion() uint64 {
@@ -9679,7 +9940,7 @@ type CreateNamespaceRequest struct {
 
 func (x *CreateNamespaceRequest) Reset() {
 	*x = CreateNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[122]
+	mi := &file_millrace_v1_task_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9691,7 +9952,7 @@ func (x *CreateNamespaceRequest) String() string {
 func (*CreateNamespaceRequest) ProtoMessage() {}
 
 func (x *CreateNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[122]
+	mi := &file_millrace_v1_task_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9704,7 +9965,7 @@ func (x *CreateNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*CreateNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{122}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *CreateNamespaceRequest) GetPartitions() uint32 {
@@ -9724,7 +9985,7 @@ type CreateNamespaceResponse struct {
 
 func (x *CreateNamespaceResponse) Reset() {
 	*x = CreateNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[123]
+	mi := &file_millrace_v1_task_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9736,7 +9997,7 @@ func (x *CreateNamespaceResponse) String() string {
 func (*CreateNamespaceResponse) ProtoMessage() {}
 
 func (x *CreateNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[123]
+	mi := &file_millrace_v1_task_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9749,7 +10010,7 @@ func (x *CreateNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*CreateNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{123}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *CreateNamespaceResponse) GetReplayed() bool {
@@ -9776,7 +10037,7 @@ type DeleteNamespaceRequest struct {
 
 func (x *DeleteNamespaceRequest) Reset() {
 	*x = DeleteNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[124]
+	mi := &file_millrace_v1_task_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9788,7 +10049,7 @@ func (x *DeleteNamespaceRequest) String() string {
 func (*DeleteNamespaceRequest) ProtoMessage() {}
 
 func (x *DeleteNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[124]
+	mi := &file_millrace_v1_task_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9801,7 +10062,7 @@ func (x *DeleteNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*DeleteNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{124}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{126}
 }
 
 type DeleteNamespaceResponse struct {
@@ -9813,7 +10074,7 @@ type DeleteNamespaceResponse struct {
 
 func (x *DeleteNamespaceResponse) Reset() {
 	*x = DeleteNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[125]
+	mi := &file_millrace_v1_task_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9825,7 +10086,7 @@ func (x *DeleteNamespaceResponse) String() string {
 func (*DeleteNamespaceResponse) ProtoMessage() {}
 
 func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[125]
+	mi := &file_millrace_v1_task_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9838,7 +10099,7 @@ func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*DeleteNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{125}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *DeleteNamespaceResponse) GetExisted() bool {
@@ -9861,7 +10122,7 @@ type PartitionInfo struct {
 
 func (x *PartitionInfo) Reset() {
 	*x = PartitionInfo{}
-	mi := &file_millrace_v1_task_proto_msgTypes[126]
+	mi := &file_millrace_v1_task_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9873,7 +10134,7 @@ func (x *PartitionInfo) String() string {
 func (*PartitionInfo) ProtoMessage() {}
 
 func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[126]
+	mi := &file_millrace_v1_task_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9886,7 +10147,7 @@ func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionInfo.ProtoReflect.Descriptor instead.
 func (*PartitionInfo) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{126}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *PartitionInfo) GetPartition() uint32 {
@@ -9925,7 +10186,7 @@ type GetNamespaceRequest struct {
 
 func (x *GetNamespaceRequest) Reset() {
 	*x = GetNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[127]
+	mi := &file_millrace_v1_task_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9937,7 +10198,7 @@ func (x *GetNamespaceRequest) String() string {
 func (*GetNamespaceRequest) ProtoMessage() {}
 
 func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[127]
+	mi := &file_millrace_v1_task_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9950,7 +10211,7 @@ func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*GetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{127}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{129}
 }
 
 type GetNamespaceResponse struct {
@@ -9970,7 +10231,7 @@ type GetNamespaceResponse struct {
 
 func (x *GetNamespaceResponse) Reset() {
 	*x = GetNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[128]
+	mi := &file_millrace_v1_task_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9982,7 +10243,7 @@ func (x *GetNamespaceResponse) String() string {
 func (*GetNamespaceResponse) ProtoMessage() {}
 
 func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[128]
+	mi := &file_millrace_v1_task_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9995,7 +10256,7 @@ func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*GetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{128}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *GetNamespaceResponse) GetConfig() *NamespaceConfig {
@@ -10071,7 +10332,7 @@ type SetNamespaceRequest struct {
 
 func (x *SetNamespaceRequest) Reset() {
 	*x = SetNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[129]
+	mi := &file_millrace_v1_task_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10083,7 +10344,7 @@ func (x *SetNamespaceRequest) String() string {
 func (*SetNamespaceRequest) ProtoMessage() {}
 
 func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[129]
+	mi := &file_millrace_v1_task_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10096,7 +10357,7 @@ func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*SetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{129}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *SetNamespaceRequest) GetConfig() *NamespaceConfig {
@@ -10123,7 +10384,7 @@ type SetNamespaceResponse struct {
 
 func (x *SetNamespaceResponse) Reset() {
 	*x = SetNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[130]
+	mi := &file_millrace_v1_task_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10135,7 +10396,7 @@ func (x *SetNamespaceResponse) String() string {
 func (*SetNamespaceResponse) ProtoMessage() {}
 
 func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[130]
+	mi := &file_millrace_v1_task_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10148,7 +10409,7 @@ func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*SetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{130}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *SetNamespaceResponse) GetVersion() uint64 {
@@ -10194,7 +10455,19 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x06RETURN\x10\x00\x12\n" +
 	"\n" +
 	"\x06REJECT\x10\x01\x12\v\n" +
-	"\aREPLACE\x10\x02\"\xf5\a\n" +
+	"\aREPLACE\x10\x02\"i\n" +
+	"\x05After\x12\x16\n" +
+	"\x02id\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x02id\x12%\n" +
+	"\x02on\x18\x02 \x01(\x0e2\x15.millrace.v1.After.OnR\x02on\"!\n" +
+	"\x02On\x12\r\n" +
+	"\tCOMPLETED\x10\x00\x12\f\n" +
+	"\bTERMINAL\x10\x01\"\x93\x01\n" +
+	"\n" +
+	"AfterState\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12%\n" +
+	"\x02on\x18\x02 \x01(\x0e2\x15.millrace.v1.After.OnR\x02on\x120\n" +
+	"\x05state\x18\x03 \x01(\x0e2\x12.millrace.v1.StateB\x06ʵ\x1c\x028\x01R\x05state\x12\x1c\n" +
+	"\x05waits\x18\x04 \x01(\bB\x06ʵ\x1c\x028\x01R\x05waits\"\xd1\b\n" +
 	"\bTaskSpec\x12\x16\n" +
 	"\x02id\x18\x01 \x01(\tB\x06ʵ\x1c\x020\x01R\x02id\x12\x1c\n" +
 	"\x05queue\x18\x02 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x05queue\x12\x1a\n" +
@@ -10220,8 +10493,9 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\n" +
 	"expires_at\x18\x18 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x18\n" +
 	"\x03key\x18\x15 \x01(\tB\x06ʵ\x1c\x020\x01R\x03key\x12\x12\n" +
-	"\x04cost\x18\x17 \x01(\rR\x04cost\x12\x1c\n" +
-	"\x05after\x18\x19 \x03(\tB\x06ʵ\x1c\x02 \x01R\x05after\x12 \n" +
+	"\x04cost\x18\x17 \x01(\rR\x04cost\x127\n" +
+	"\x05after\x18\x19 \x03(\v2\x12.millrace.v1.AfterB\rʵ\x1c\tb\x05afterhdR\x05after\x12?\n" +
+	"\x0eon_dep_failure\x18# \x01(\x0e2\x19.millrace.v1.OnDepFailureR\fonDepFailure\x12 \n" +
 	"\awebhook\x18\x1a \x01(\tB\x06ʵ\x1c\x02 \x01R\awebhook\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -10230,7 +10504,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\tTaskError\x12\x1c\n" +
 	"\x04code\x18\x01 \x01(\tB\bʵ\x1c\x04\b\x058\x01R\x04code\x12\"\n" +
 	"\amessage\x18\x02 \x01(\tB\bʵ\x1c\x04\b\x058\x01R\amessage\x12\x1e\n" +
-	"\x05stack\x18\x03 \x01(\tB\bʵ\x1c\x04\b\x058\x01R\x05stack\"\x9b\x0e\n" +
+	"\x05stack\x18\x03 \x01(\tB\bʵ\x1c\x04\b\x058\x01R\x05stack\"\xe5\x0f\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x12\n" +
@@ -10286,7 +10560,13 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"resultSize\x88\x01\x01\x12\x1a\n" +
 	"\x04head\x18- \x01(\fB\x06ʵ\x1c\x028\x01R\x04head\x12\x18\n" +
 	"\x03key\x18. \x01(\tB\x06ʵ\x1c\x028\x01R\x03key\x12\x1a\n" +
-	"\x04cost\x18/ \x01(\rB\x06ʵ\x1c\x028\x01R\x04cost\x1a9\n" +
+	"\x04cost\x18/ \x01(\rB\x06ʵ\x1c\x028\x01R\x04cost\x125\n" +
+	"\x05after\x182 \x03(\v2\x17.millrace.v1.AfterStateB\x06ʵ\x1c\x028\x01R\x05after\x12G\n" +
+	"\x0eon_dep_failure\x183 \x01(\x0e2\x19.millrace.v1.OnDepFailureB\x06ʵ\x1c\x028\x01R\fonDepFailure\x12 \n" +
+	"\apending\x184 \x01(\rB\x06ʵ\x1c\x028\x01R\apending\x12&\n" +
+	"\n" +
+	"dependents\x185 \x01(\rB\x06ʵ\x1c\x028\x01R\n" +
+	"dependents\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x0f\n" +
@@ -11075,7 +11355,13 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x06LINEAR\x10\x02\x12\x0f\n" +
 	"\vEXPONENTIAL\x10\x03\x12\x0f\n" +
 	"\vFULL_JITTER\x10\x04\x12\x10\n" +
-	"\fEQUAL_JITTER\x10\x052\xe4<\n" +
+	"\fEQUAL_JITTER\x10\x05*M\n" +
+	"\fOnDepFailure\x12\x1e\n" +
+	"\x1aON_DEP_FAILURE_UNSPECIFIED\x10\x00\x12\b\n" +
+	"\x04HOLD\x10\x01\x12\n" +
+	"\n" +
+	"\x06CANCEL\x10\x02\x12\a\n" +
+	"\x03RUN\x10\x032\xe4<\n" +
 	"\vTaskService\x12\xcc\x03\n" +
 	"\x06Create\x12\x1a.millrace.v1.CreateRequest\x1a\x1b.millrace.v1.CreateResponse\"\x88\x03ʵ\x1c\x83\x03\x1a\t/v1/tasks*\xb9\x01Make one task. It can be repeated safely with an id, a unique key or an Idempotency-Key: a repetition is answered with 200 and the first task. Without one of them it makes another task.2\x04taskJ\aCreatedZ\x98\x01\x12\x0fIdempotency-Key\"\x06string:}1 to 256 bytes, good for 24 hours in the queue: the same key with another payload is refused. Mutually exclusive with unique.`\x01j\x04\xc9\x01\xc8\x01r\bLocation\x12\xab\x01\n" +
 	"\vBatchCreate\x12\x1f.millrace.v1.BatchCreateRequest\x1a .millrace.v1.BatchCreateResponse\"Yʵ\x1cU\x1a\x0f/v1/tasks:batch*=Make up to 512 tasks, each by itself, or all or none of them.2\x01*`\x02\x12\xb2\a\n" +
@@ -11220,462 +11506,473 @@ func file_millrace_v1_task_proto_rawDescGZIP() []byte {
 	return file_millrace_v1_task_proto_rawDescData
 }
 
-var file_millrace_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_millrace_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 136)
+var file_millrace_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 12)
+var file_millrace_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 138)
 var file_millrace_v1_task_proto_goTypes = []any{
 	(State)(0),                      // 0: millrace.v1.State
 	(Outcome)(0),                    // 1: millrace.v1.Outcome
 	(Backoff)(0),                    // 2: millrace.v1.Backoff
-	(Unique_Until)(0),               // 3: millrace.v1.Unique.Until
-	(Unique_OnConflict)(0),          // 4: millrace.v1.Unique.OnConflict
-	(Error_Outcome)(0),              // 5: millrace.v1.Error.Outcome
-	(Effect_Now)(0),                 // 6: millrace.v1.Effect.Now
-	(KVCheck_Compare)(0),            // 7: millrace.v1.KVCheck.Compare
-	(QueueConfig_Fairness)(0),       // 8: millrace.v1.QueueConfig.Fairness
-	(QueueConfig_Order)(0),          // 9: millrace.v1.QueueConfig.Order
-	(*Retry)(nil),                   // 10: millrace.v1.Retry
-	(*Header)(nil),                  // 11: millrace.v1.Header
-	(*Unique)(nil),                  // 12: millrace.v1.Unique
-	(*TaskSpec)(nil),                // 13: millrace.v1.TaskSpec
-	(*TaskError)(nil),               // 14: millrace.v1.TaskError
-	(*Task)(nil),                    // 15: millrace.v1.Task
-	(*Progress)(nil),                // 16: millrace.v1.Progress
-	(*ReportRequest)(nil),           // 17: millrace.v1.ReportRequest
-	(*ReportResponse)(nil),          // 18: millrace.v1.ReportResponse
-	(*LogsRequest)(nil),             // 19: millrace.v1.LogsRequest
-	(*LogLine)(nil),                 // 20: millrace.v1.LogLine
-	(*LogsResponse)(nil),            // 21: millrace.v1.LogsResponse
-	(*CancelAsked)(nil),             // 22: millrace.v1.CancelAsked
-	(*Attempt)(nil),                 // 23: millrace.v1.Attempt
-	(*OutcomeCount)(nil),            // 24: millrace.v1.OutcomeCount
-	(*At)(nil),                      // 25: millrace.v1.At
-	(*Error)(nil),                   // 26: millrace.v1.Error
-	(*Failure)(nil),                 // 27: millrace.v1.Failure
-	(*CreateRequest)(nil),           // 28: millrace.v1.CreateRequest
-	(*CreateResponse)(nil),          // 29: millrace.v1.CreateResponse
-	(*BatchCreateRequest)(nil),      // 30: millrace.v1.BatchCreateRequest
-	(*CreateResult)(nil),            // 31: millrace.v1.CreateResult
-	(*BatchCreateResponse)(nil),     // 32: millrace.v1.BatchCreateResponse
-	(*GetRequest)(nil),              // 33: millrace.v1.GetRequest
-	(*GetResponse)(nil),             // 34: millrace.v1.GetResponse
-	(*ListAttemptsRequest)(nil),     // 35: millrace.v1.ListAttemptsRequest
-	(*ListAttemptsResponse)(nil),    // 36: millrace.v1.ListAttemptsResponse
-	(*ListRequest)(nil),             // 37: millrace.v1.ListRequest
-	(*ListResponse)(nil),            // 38: millrace.v1.ListResponse
-	(*BatchGetRequest)(nil),         // 39: millrace.v1.BatchGetRequest
-	(*BatchGetResponse)(nil),        // 40: millrace.v1.BatchGetResponse
-	(*EffectsRequest)(nil),          // 41: millrace.v1.EffectsRequest
-	(*EffectsResponse)(nil),         // 42: millrace.v1.EffectsResponse
-	(*Effect)(nil),                  // 43: millrace.v1.Effect
-	(*WhyRequest)(nil),              // 44: millrace.v1.WhyRequest
-	(*WhyResponse)(nil),             // 45: millrace.v1.WhyResponse
-	(*WhyReason)(nil),               // 46: millrace.v1.WhyReason
-	(*QueueWeight)(nil),             // 47: millrace.v1.QueueWeight
-	(*ClaimRequest)(nil),            // 48: millrace.v1.ClaimRequest
-	(*ClaimResponse)(nil),           // 49: millrace.v1.ClaimResponse
-	(*EndClaimRequest)(nil),         // 50: millrace.v1.EndClaimRequest
-	(*EndClaimResponse)(nil),        // 51: millrace.v1.EndClaimResponse
-	(*Assignment)(nil),              // 52: millrace.v1.Assignment
-	(*Hold)(nil),                    // 53: millrace.v1.Hold
-	(*HeartbeatRequest)(nil),        // 54: millrace.v1.HeartbeatRequest
-	(*HeartbeatResult)(nil),         // 55: millrace.v1.HeartbeatResult
-	(*HeartbeatResponse)(nil),       // 56: millrace.v1.HeartbeatResponse
-	(*SettleRequest)(nil),           // 57: millrace.v1.SettleRequest
-	(*SettleResponse)(nil),          // 58: millrace.v1.SettleResponse
-	(*SettleItem)(nil),              // 59: millrace.v1.SettleItem
-	(*Complete)(nil),                // 60: millrace.v1.Complete
-	(*Fail)(nil),                    // 61: millrace.v1.Fail
-	(*Snooze)(nil),                  // 62: millrace.v1.Snooze
-	(*Release)(nil),                 // 63: millrace.v1.Release
-	(*Stop)(nil),                    // 64: millrace.v1.Stop
-	(*Effects)(nil),                 // 65: millrace.v1.Effects
-	(*SettleResult)(nil),            // 66: millrace.v1.SettleResult
-	(*WaitRequest)(nil),             // 67: millrace.v1.WaitRequest
-	(*WaitResponse)(nil),            // 68: millrace.v1.WaitResponse
-	(*WatchRequest)(nil),            // 69: millrace.v1.WatchRequest
-	(*WatchResponse)(nil),           // 70: millrace.v1.WatchResponse
-	(*RunNowRequest)(nil),           // 71: millrace.v1.RunNowRequest
-	(*RunNowResponse)(nil),          // 72: millrace.v1.RunNowResponse
-	(*DeleteRequest)(nil),           // 73: millrace.v1.DeleteRequest
-	(*DeleteResponse)(nil),          // 74: millrace.v1.DeleteResponse
-	(*UpdateRequest)(nil),           // 75: millrace.v1.UpdateRequest
-	(*UpdateResponse)(nil),          // 76: millrace.v1.UpdateResponse
-	(*CancelRequest)(nil),           // 77: millrace.v1.CancelRequest
-	(*CancelResponse)(nil),          // 78: millrace.v1.CancelResponse
-	(*RetryRequest)(nil),            // 79: millrace.v1.RetryRequest
-	(*RetryResponse)(nil),           // 80: millrace.v1.RetryResponse
-	(*ForceReleaseRequest)(nil),     // 81: millrace.v1.ForceReleaseRequest
-	(*ForceReleaseResponse)(nil),    // 82: millrace.v1.ForceReleaseResponse
-	(*Fence)(nil),                   // 83: millrace.v1.Fence
-	(*CommitRequest)(nil),           // 84: millrace.v1.CommitRequest
-	(*CommitResponse)(nil),          // 85: millrace.v1.CommitResponse
-	(*Op)(nil),                      // 86: millrace.v1.Op
-	(*Reserved)(nil),                // 87: millrace.v1.Reserved
-	(*TaskComplete)(nil),            // 88: millrace.v1.TaskComplete
-	(*TaskCancel)(nil),              // 89: millrace.v1.TaskCancel
-	(*QueuePause)(nil),              // 90: millrace.v1.QueuePause
-	(*TaskFail)(nil),                // 91: millrace.v1.TaskFail
-	(*TaskSnooze)(nil),              // 92: millrace.v1.TaskSnooze
-	(*OpResult)(nil),                // 93: millrace.v1.OpResult
-	(*KVPut)(nil),                   // 94: millrace.v1.KVPut
-	(*KVDelete)(nil),                // 95: millrace.v1.KVDelete
-	(*KVAdd)(nil),                   // 96: millrace.v1.KVAdd
-	(*KVDeleteRange)(nil),           // 97: millrace.v1.KVDeleteRange
-	(*KVCheck)(nil),                 // 98: millrace.v1.KVCheck
-	(*QueueConfig)(nil),             // 99: millrace.v1.QueueConfig
-	(*Rate)(nil),                    // 100: millrace.v1.Rate
-	(*KeyLimits)(nil),               // 101: millrace.v1.KeyLimits
-	(*KeySettings)(nil),             // 102: millrace.v1.KeySettings
-	(*QueueKey)(nil),                // 103: millrace.v1.QueueKey
-	(*ListKeysRequest)(nil),         // 104: millrace.v1.ListKeysRequest
-	(*ListKeysResponse)(nil),        // 105: millrace.v1.ListKeysResponse
-	(*SetKeyRequest)(nil),           // 106: millrace.v1.SetKeyRequest
-	(*SetKeyResponse)(nil),          // 107: millrace.v1.SetKeyResponse
-	(*PauseKeyRequest)(nil),         // 108: millrace.v1.PauseKeyRequest
-	(*PauseKeyResponse)(nil),        // 109: millrace.v1.PauseKeyResponse
-	(*ResumeKeyRequest)(nil),        // 110: millrace.v1.ResumeKeyRequest
-	(*ResumeKeyResponse)(nil),       // 111: millrace.v1.ResumeKeyResponse
-	(*QueueCeilings)(nil),           // 112: millrace.v1.QueueCeilings
-	(*QueuePaused)(nil),             // 113: millrace.v1.QueuePaused
-	(*PauseQueueRequest)(nil),       // 114: millrace.v1.PauseQueueRequest
-	(*PauseQueueResponse)(nil),      // 115: millrace.v1.PauseQueueResponse
-	(*ResumeQueueRequest)(nil),      // 116: millrace.v1.ResumeQueueRequest
-	(*ResumeQueueResponse)(nil),     // 117: millrace.v1.ResumeQueueResponse
-	(*ListQueuesRequest)(nil),       // 118: millrace.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),      // 119: millrace.v1.ListQueuesResponse
-	(*GetQueueRequest)(nil),         // 120: millrace.v1.GetQueueRequest
-	(*GetQueueResponse)(nil),        // 121: millrace.v1.GetQueueResponse
-	(*SetQueueRequest)(nil),         // 122: millrace.v1.SetQueueRequest
-	(*SetQueueResponse)(nil),        // 123: millrace.v1.SetQueueResponse
-	(*DeleteQueueRequest)(nil),      // 124: millrace.v1.DeleteQueueRequest
-	(*DeleteQueueResponse)(nil),     // 125: millrace.v1.DeleteQueueResponse
-	(*QueueStatsRequest)(nil),       // 126: millrace.v1.QueueStatsRequest
-	(*QueueStats)(nil),              // 127: millrace.v1.QueueStats
-	(*QueueRates)(nil),              // 128: millrace.v1.QueueRates
-	(*QueueLimits)(nil),             // 129: millrace.v1.QueueLimits
-	(*QueueStatsResponse)(nil),      // 130: millrace.v1.QueueStatsResponse
-	(*NamespaceConfig)(nil),         // 131: millrace.v1.NamespaceConfig
-	(*CreateNamespaceRequest)(nil),  // 132: millrace.v1.CreateNamespaceRequest
-	(*CreateNamespaceResponse)(nil), // 133: millrace.v1.CreateNamespaceResponse
-	(*DeleteNamespaceRequest)(nil),  // 134: millrace.v1.DeleteNamespaceRequest
-	(*DeleteNamespaceResponse)(nil), // 135: millrace.v1.DeleteNamespaceResponse
-	(*PartitionInfo)(nil),           // 136: millrace.v1.PartitionInfo
-	(*GetNamespaceRequest)(nil),     // 137: millrace.v1.GetNamespaceRequest
-	(*GetNamespaceResponse)(nil),    // 138: millrace.v1.GetNamespaceResponse
-	(*SetNamespaceRequest)(nil),     // 139: millrace.v1.SetNamespaceRequest
-	(*SetNamespaceResponse)(nil),    // 140: millrace.v1.SetNamespaceResponse
-	nil,                             // 141: millrace.v1.TaskSpec.LabelsEntry
-	nil,                             // 142: millrace.v1.Task.LabelsEntry
-	nil,                             // 143: millrace.v1.Error.DetailsEntry
-	nil,                             // 144: millrace.v1.Failure.DetailsEntry
-	nil,                             // 145: millrace.v1.UpdateRequest.LabelsEntry
-	(*durationpb.Duration)(nil),     // 146: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 147: google.protobuf.Timestamp
-	(*RefTransaction)(nil),          // 148: millrace.v1.RefTransaction
-	(*VectorUpsert)(nil),            // 149: millrace.v1.VectorUpsert
-	(*VectorDelete)(nil),            // 150: millrace.v1.VectorDelete
-	(*RefsMoved)(nil),               // 151: millrace.v1.RefsMoved
+	(OnDepFailure)(0),               // 3: millrace.v1.OnDepFailure
+	(Unique_Until)(0),               // 4: millrace.v1.Unique.Until
+	(Unique_OnConflict)(0),          // 5: millrace.v1.Unique.OnConflict
+	(After_On)(0),                   // 6: millrace.v1.After.On
+	(Error_Outcome)(0),              // 7: millrace.v1.Error.Outcome
+	(Effect_Now)(0),                 // 8: millrace.v1.Effect.Now
+	(KVCheck_Compare)(0),            // 9: millrace.v1.KVCheck.Compare
+	(QueueConfig_Fairness)(0),       // 10: millrace.v1.QueueConfig.Fairness
+	(QueueConfig_Order)(0),          // 11: millrace.v1.QueueConfig.Order
+	(*Retry)(nil),                   // 12: millrace.v1.Retry
+	(*Header)(nil),                  // 13: millrace.v1.Header
+	(*Unique)(nil),                  // 14: millrace.v1.Unique
+	(*After)(nil),                   // 15: millrace.v1.After
+	(*AfterState)(nil),              // 16: millrace.v1.AfterState
+	(*TaskSpec)(nil),                // 17: millrace.v1.TaskSpec
+	(*TaskError)(nil),               // 18: millrace.v1.TaskError
+	(*Task)(nil),                    // 19: millrace.v1.Task
+	(*Progress)(nil),                // 20: millrace.v1.Progress
+	(*ReportRequest)(nil),           // 21: millrace.v1.ReportRequest
+	(*ReportResponse)(nil),          // 22: millrace.v1.ReportResponse
+	(*LogsRequest)(nil),             // 23: millrace.v1.LogsRequest
+	(*LogLine)(nil),                 // 24: millrace.v1.LogLine
+	(*LogsResponse)(nil),            // 25: millrace.v1.LogsResponse
+	(*CancelAsked)(nil),             // 26: millrace.v1.CancelAsked
+	(*Attempt)(nil),                 // 27: millrace.v1.Attempt
+	(*OutcomeCount)(nil),            // 28: millrace.v1.OutcomeCount
+	(*At)(nil),                      // 29: millrace.v1.At
+	(*Error)(nil),                   // 30: millrace.v1.Error
+	(*Failure)(nil),                 // 31: millrace.v1.Failure
+	(*CreateRequest)(nil),           // 32: millrace.v1.CreateRequest
+	(*CreateResponse)(nil),          // 33: millrace.v1.CreateResponse
+	(*BatchCreateRequest)(nil),      // 34: millrace.v1.BatchCreateRequest
+	(*CreateResult)(nil),            // 35: millrace.v1.CreateResult
+	(*BatchCreateResponse)(nil),     // 36: millrace.v1.BatchCreateResponse
+	(*GetRequest)(nil),              // 37: millrace.v1.GetRequest
+	(*GetResponse)(nil),             // 38: millrace.v1.GetResponse
+	(*ListAttemptsRequest)(nil),     // 39: millrace.v1.ListAttemptsRequest
+	(*ListAttemptsResponse)(nil),    // 40: millrace.v1.ListAttemptsResponse
+	(*ListRequest)(nil),             // 41: millrace.v1.ListRequest
+	(*ListResponse)(nil),            // 42: millrace.v1.ListResponse
+	(*BatchGetRequest)(nil),         // 43: millrace.v1.BatchGetRequest
+	(*BatchGetResponse)(nil),        // 44: millrace.v1.BatchGetResponse
+	(*EffectsRequest)(nil),          // 45: millrace.v1.EffectsRequest
+	(*EffectsResponse)(nil),         // 46: millrace.v1.EffectsResponse
+	(*Effect)(nil),                  // 47: millrace.v1.Effect
+	(*WhyRequest)(nil),              // 48: millrace.v1.WhyRequest
+	(*WhyResponse)(nil),             // 49: millrace.v1.WhyResponse
+	(*WhyReason)(nil),               // 50: millrace.v1.WhyReason
+	(*QueueWeight)(nil),             // 51: millrace.v1.QueueWeight
+	(*ClaimRequest)(nil),            // 52: millrace.v1.ClaimRequest
+	(*ClaimResponse)(nil),           // 53: millrace.v1.ClaimResponse
+	(*EndClaimRequest)(nil),         // 54: millrace.v1.EndClaimRequest
+	(*EndClaimResponse)(nil),        // 55: millrace.v1.EndClaimResponse
+	(*Assignment)(nil),              // 56: millrace.v1.Assignment
+	(*Hold)(nil),                    // 57: millrace.v1.Hold
+	(*HeartbeatRequest)(nil),        // 58: millrace.v1.HeartbeatRequest
+	(*HeartbeatResult)(nil),         // 59: millrace.v1.HeartbeatResult
+	(*HeartbeatResponse)(nil),       // 60: millrace.v1.HeartbeatResponse
+	(*SettleRequest)(nil),           // 61: millrace.v1.SettleRequest
+	(*SettleResponse)(nil),          // 62: millrace.v1.SettleResponse
+	(*SettleItem)(nil),              // 63: millrace.v1.SettleItem
+	(*Complete)(nil),                // 64: millrace.v1.Complete
+	(*Fail)(nil),                    // 65: millrace.v1.Fail
+	(*Snooze)(nil),                  // 66: millrace.v1.Snooze
+	(*Release)(nil),                 // 67: millrace.v1.Release
+	(*Stop)(nil),                    // 68: millrace.v1.Stop
+	(*Effects)(nil),                 // 69: millrace.v1.Effects
+	(*SettleResult)(nil),            // 70: millrace.v1.SettleResult
+	(*WaitRequest)(nil),             // 71: millrace.v1.WaitRequest
+	(*WaitResponse)(nil),            // 72: millrace.v1.WaitResponse
+	(*WatchRequest)(nil),            // 73: millrace.v1.WatchRequest
+	(*WatchResponse)(nil),           // 74: millrace.v1.WatchResponse
+	(*RunNowRequest)(nil),           // 75: millrace.v1.RunNowRequest
+	(*RunNowResponse)(nil),          // 76: millrace.v1.RunNowResponse
+	(*DeleteRequest)(nil),           // 77: millrace.v1.DeleteRequest
+	(*DeleteResponse)(nil),          // 78: millrace.v1.DeleteResponse
+	(*UpdateRequest)(nil),           // 79: millrace.v1.UpdateRequest
+	(*UpdateResponse)(nil),          // 80: millrace.v1.UpdateResponse
+	(*CancelRequest)(nil),           // 81: millrace.v1.CancelRequest
+	(*CancelResponse)(nil),          // 82: millrace.v1.CancelResponse
+	(*RetryRequest)(nil),            // 83: millrace.v1.RetryRequest
+	(*RetryResponse)(nil),           // 84: millrace.v1.RetryResponse
+	(*ForceReleaseRequest)(nil),     // 85: millrace.v1.ForceReleaseRequest
+	(*ForceReleaseResponse)(nil),    // 86: millrace.v1.ForceReleaseResponse
+	(*Fence)(nil),                   // 87: millrace.v1.Fence
+	(*CommitRequest)(nil),           // 88: millrace.v1.CommitRequest
+	(*CommitResponse)(nil),          // 89: millrace.v1.CommitResponse
+	(*Op)(nil),                      // 90: millrace.v1.Op
+	(*Reserved)(nil),                // 91: millrace.v1.Reserved
+	(*TaskComplete)(nil),            // 92: millrace.v1.TaskComplete
+	(*TaskCancel)(nil),              // 93: millrace.v1.TaskCancel
+	(*QueuePause)(nil),              // 94: millrace.v1.QueuePause
+	(*TaskFail)(nil),                // 95: millrace.v1.TaskFail
+	(*TaskSnooze)(nil),              // 96: millrace.v1.TaskSnooze
+	(*OpResult)(nil),                // 97: millrace.v1.OpResult
+	(*KVPut)(nil),                   // 98: millrace.v1.KVPut
+	(*KVDelete)(nil),                // 99: millrace.v1.KVDelete
+	(*KVAdd)(nil),                   // 100: millrace.v1.KVAdd
+	(*KVDeleteRange)(nil),           // 101: millrace.v1.KVDeleteRange
+	(*KVCheck)(nil),                 // 102: millrace.v1.KVCheck
+	(*QueueConfig)(nil),             // 103: millrace.v1.QueueConfig
+	(*Rate)(nil),                    // 104: millrace.v1.Rate
+	(*KeyLimits)(nil),               // 105: millrace.v1.KeyLimits
+	(*KeySettings)(nil),             // 106: millrace.v1.KeySettings
+	(*QueueKey)(nil),                // 107: millrace.v1.QueueKey
+	(*ListKeysRequest)(nil),         // 108: millrace.v1.ListKeysRequest
+	(*ListKeysResponse)(nil),        // 109: millrace.v1.ListKeysResponse
+	(*SetKeyRequest)(nil),           // 110: millrace.v1.SetKeyRequest
+	(*SetKeyResponse)(nil),          // 111: millrace.v1.SetKeyResponse
+	(*PauseKeyRequest)(nil),         // 112: millrace.v1.PauseKeyRequest
+	(*PauseKeyResponse)(nil),        // 113: millrace.v1.PauseKeyResponse
+	(*ResumeKeyRequest)(nil),        // 114: millrace.v1.ResumeKeyRequest
+	(*ResumeKeyResponse)(nil),       // 115: millrace.v1.ResumeKeyResponse
+	(*QueueCeilings)(nil),           // 116: millrace.v1.QueueCeilings
+	(*QueuePaused)(nil),             // 117: millrace.v1.QueuePaused
+	(*PauseQueueRequest)(nil),       // 118: millrace.v1.PauseQueueRequest
+	(*PauseQueueResponse)(nil),      // 119: millrace.v1.PauseQueueResponse
+	(*ResumeQueueRequest)(nil),      // 120: millrace.v1.ResumeQueueRequest
+	(*ResumeQueueResponse)(nil),     // 121: millrace.v1.ResumeQueueResponse
+	(*ListQueuesRequest)(nil),       // 122: millrace.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),      // 123: millrace.v1.ListQueuesResponse
+	(*GetQueueRequest)(nil),         // 124: millrace.v1.GetQueueRequest
+	(*GetQueueResponse)(nil),        // 125: millrace.v1.GetQueueResponse
+	(*SetQueueRequest)(nil),         // 126: millrace.v1.SetQueueRequest
+	(*SetQueueResponse)(nil),        // 127: millrace.v1.SetQueueResponse
+	(*DeleteQueueRequest)(nil),      // 128: millrace.v1.DeleteQueueRequest
+	(*DeleteQueueResponse)(nil),     // 129: millrace.v1.DeleteQueueResponse
+	(*QueueStatsRequest)(nil),       // 130: millrace.v1.QueueStatsRequest
+	(*QueueStats)(nil),              // 131: millrace.v1.QueueStats
+	(*QueueRates)(nil),              // 132: millrace.v1.QueueRates
+	(*QueueLimits)(nil),             // 133: millrace.v1.QueueLimits
+	(*QueueStatsResponse)(nil),      // 134: millrace.v1.QueueStatsResponse
+	(*NamespaceConfig)(nil),         // 135: millrace.v1.NamespaceConfig
+	(*CreateNamespaceRequest)(nil),  // 136: millrace.v1.CreateNamespaceRequest
+	(*CreateNamespaceResponse)(nil), // 137: millrace.v1.CreateNamespaceResponse
+	(*DeleteNamespaceRequest)(nil),  // 138: millrace.v1.DeleteNamespaceRequest
+	(*DeleteNamespaceResponse)(nil), // 139: millrace.v1.DeleteNamespaceResponse
+	(*PartitionInfo)(nil),           // 140: millrace.v1.PartitionInfo
+	(*GetNamespaceRequest)(nil),     // 141: millrace.v1.GetNamespaceRequest
+	(*GetNamespaceResponse)(nil),    // 142: millrace.v1.GetNamespaceResponse
+	(*SetNamespaceRequest)(nil),     // 143: millrace.v1.SetNamespaceRequest
+	(*SetNamespaceResponse)(nil),    // 144: millrace.v1.SetNamespaceResponse
+	nil,                             // 145: millrace.v1.TaskSpec.LabelsEntry
+	nil,                             // 146: millrace.v1.Task.LabelsEntry
+	nil,                             // 147: millrace.v1.Error.DetailsEntry
+	nil,                             // 148: millrace.v1.Failure.DetailsEntry
+	nil,                             // 149: millrace.v1.UpdateRequest.LabelsEntry
+	(*durationpb.Duration)(nil),     // 150: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 151: google.protobuf.Timestamp
+	(*RefTransaction)(nil),          // 152: millrace.v1.RefTransaction
+	(*VectorUpsert)(nil),            // 153: millrace.v1.VectorUpsert
+	(*VectorDelete)(nil),            // 154: millrace.v1.VectorDelete
+	(*RefsMoved)(nil),               // 155: millrace.v1.RefsMoved
 }
 var file_millrace_v1_task_proto_depIdxs = []int32{
 	2,   // 0: millrace.v1.Retry.backoff:type_name -> millrace.v1.Backoff
-	146, // 1: millrace.v1.Retry.base:type_name -> google.protobuf.Duration
-	146, // 2: millrace.v1.Retry.max:type_name -> google.protobuf.Duration
-	3,   // 3: millrace.v1.Unique.until:type_name -> millrace.v1.Unique.Until
-	146, // 4: millrace.v1.Unique.ttl:type_name -> google.protobuf.Duration
-	4,   // 5: millrace.v1.Unique.on_conflict:type_name -> millrace.v1.Unique.OnConflict
-	11,  // 6: millrace.v1.TaskSpec.headers:type_name -> millrace.v1.Header
-	147, // 7: millrace.v1.TaskSpec.run_at:type_name -> google.protobuf.Timestamp
-	146, // 8: millrace.v1.TaskSpec.delay:type_name -> google.protobuf.Duration
-	146, // 9: millrace.v1.TaskSpec.lease:type_name -> google.protobuf.Duration
-	146, // 10: millrace.v1.TaskSpec.max_run:type_name -> google.protobuf.Duration
-	10,  // 11: millrace.v1.TaskSpec.retry:type_name -> millrace.v1.Retry
-	12,  // 12: millrace.v1.TaskSpec.unique:type_name -> millrace.v1.Unique
-	141, // 13: millrace.v1.TaskSpec.labels:type_name -> millrace.v1.TaskSpec.LabelsEntry
-	147, // 14: millrace.v1.TaskSpec.expires_at:type_name -> google.protobuf.Timestamp
-	0,   // 15: millrace.v1.Task.state:type_name -> millrace.v1.State
-	11,  // 16: millrace.v1.Task.headers:type_name -> millrace.v1.Header
-	147, // 17: millrace.v1.Task.run_at:type_name -> google.protobuf.Timestamp
-	146, // 18: millrace.v1.Task.lease:type_name -> google.protobuf.Duration
-	146, // 19: millrace.v1.Task.max_run:type_name -> google.protobuf.Duration
-	147, // 20: millrace.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	147, // 21: millrace.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
-	147, // 22: millrace.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	147, // 23: millrace.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
-	147, // 24: millrace.v1.Task.lease_until:type_name -> google.protobuf.Timestamp
-	14,  // 25: millrace.v1.Task.error:type_name -> millrace.v1.TaskError
-	142, // 26: millrace.v1.Task.labels:type_name -> millrace.v1.Task.LabelsEntry
-	147, // 27: millrace.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
-	22,  // 28: millrace.v1.Task.cancel:type_name -> millrace.v1.CancelAsked
-	16,  // 29: millrace.v1.Task.progress:type_name -> millrace.v1.Progress
-	147, // 30: millrace.v1.Progress.at:type_name -> google.protobuf.Timestamp
-	16,  // 31: millrace.v1.ReportRequest.progress:type_name -> millrace.v1.Progress
-	147, // 32: millrace.v1.ReportResponse.lease_until:type_name -> google.protobuf.Timestamp
-	25,  // 33: millrace.v1.ReportResponse.at:type_name -> millrace.v1.At
-	147, // 34: millrace.v1.LogLine.at:type_name -> google.protobuf.Timestamp
-	20,  // 35: millrace.v1.LogsResponse.lines:type_name -> millrace.v1.LogLine
-	25,  // 36: millrace.v1.LogsResponse.at:type_name -> millrace.v1.At
-	147, // 37: millrace.v1.CancelAsked.at:type_name -> google.protobuf.Timestamp
-	147, // 38: millrace.v1.CancelAsked.until:type_name -> google.protobuf.Timestamp
-	147, // 39: millrace.v1.Attempt.start:type_name -> google.protobuf.Timestamp
-	147, // 40: millrace.v1.Attempt.end:type_name -> google.protobuf.Timestamp
-	1,   // 41: millrace.v1.Attempt.outcome:type_name -> millrace.v1.Outcome
-	14,  // 42: millrace.v1.Attempt.error:type_name -> millrace.v1.TaskError
-	147, // 43: millrace.v1.Attempt.ready_at:type_name -> google.protobuf.Timestamp
-	147, // 44: millrace.v1.Attempt.lease_until:type_name -> google.protobuf.Timestamp
-	147, // 45: millrace.v1.Attempt.retry_at:type_name -> google.protobuf.Timestamp
-	1,   // 46: millrace.v1.OutcomeCount.outcome:type_name -> millrace.v1.Outcome
-	147, // 47: millrace.v1.At.stamp:type_name -> google.protobuf.Timestamp
-	143, // 48: millrace.v1.Error.details:type_name -> millrace.v1.Error.DetailsEntry
-	146, // 49: millrace.v1.Error.retry_after:type_name -> google.protobuf.Duration
-	5,   // 50: millrace.v1.Error.outcome:type_name -> millrace.v1.Error.Outcome
-	27,  // 51: millrace.v1.Error.failures:type_name -> millrace.v1.Failure
-	144, // 52: millrace.v1.Failure.details:type_name -> millrace.v1.Failure.DetailsEntry
-	13,  // 53: millrace.v1.CreateRequest.task:type_name -> millrace.v1.TaskSpec
-	25,  // 54: millrace.v1.CreateResponse.at:type_name -> millrace.v1.At
-	13,  // 55: millrace.v1.BatchCreateRequest.tasks:type_name -> millrace.v1.TaskSpec
-	26,  // 56: millrace.v1.CreateResult.error:type_name -> millrace.v1.Error
-	31,  // 57: millrace.v1.BatchCreateResponse.results:type_name -> millrace.v1.CreateResult
-	25,  // 58: millrace.v1.BatchCreateResponse.at:type_name -> millrace.v1.At
-	15,  // 59: millrace.v1.GetResponse.task:type_name -> millrace.v1.Task
-	25,  // 60: millrace.v1.GetResponse.at:type_name -> millrace.v1.At
-	23,  // 61: millrace.v1.ListAttemptsResponse.attempts:type_name -> millrace.v1.Attempt
-	25,  // 62: millrace.v1.ListAttemptsResponse.at:type_name -> millrace.v1.At
-	24,  // 63: millrace.v1.ListAttemptsResponse.older:type_name -> millrace.v1.OutcomeCount
-	0,   // 64: millrace.v1.ListRequest.state:type_name -> millrace.v1.State
-	147, // 65: millrace.v1.ListRequest.from:type_name -> google.protobuf.Timestamp
-	147, // 66: millrace.v1.ListRequest.to:type_name -> google.protobuf.Timestamp
-	15,  // 67: millrace.v1.ListResponse.tasks:type_name -> millrace.v1.Task
-	25,  // 68: millrace.v1.ListResponse.at:type_name -> millrace.v1.At
-	147, // 69: millrace.v1.ListResponse.reached:type_name -> google.protobuf.Timestamp
-	15,  // 70: millrace.v1.BatchGetResponse.tasks:type_name -> millrace.v1.Task
-	25,  // 71: millrace.v1.BatchGetResponse.at:type_name -> millrace.v1.At
-	147, // 72: millrace.v1.EffectsResponse.completed_at:type_name -> google.protobuf.Timestamp
-	43,  // 73: millrace.v1.EffectsResponse.effects:type_name -> millrace.v1.Effect
-	43,  // 74: millrace.v1.EffectsResponse.conditions:type_name -> millrace.v1.Effect
-	25,  // 75: millrace.v1.EffectsResponse.at:type_name -> millrace.v1.At
-	6,   // 76: millrace.v1.Effect.now:type_name -> millrace.v1.Effect.Now
-	0,   // 77: millrace.v1.WhyResponse.state:type_name -> millrace.v1.State
-	147, // 78: millrace.v1.WhyResponse.since:type_name -> google.protobuf.Timestamp
-	46,  // 79: millrace.v1.WhyResponse.reasons:type_name -> millrace.v1.WhyReason
-	25,  // 80: millrace.v1.WhyResponse.at:type_name -> millrace.v1.At
-	147, // 81: millrace.v1.WhyReason.until:type_name -> google.protobuf.Timestamp
-	47,  // 82: millrace.v1.ClaimRequest.queues:type_name -> millrace.v1.QueueWeight
-	146, // 83: millrace.v1.ClaimRequest.lease:type_name -> google.protobuf.Duration
-	146, // 84: millrace.v1.ClaimRequest.wait:type_name -> google.protobuf.Duration
-	52,  // 85: millrace.v1.ClaimResponse.tasks:type_name -> millrace.v1.Assignment
-	25,  // 86: millrace.v1.ClaimResponse.at:type_name -> millrace.v1.At
-	11,  // 87: millrace.v1.Assignment.headers:type_name -> millrace.v1.Header
-	53,  // 88: millrace.v1.HeartbeatRequest.items:type_name -> millrace.v1.Hold
-	146, // 89: millrace.v1.HeartbeatRequest.extend:type_name -> google.protobuf.Duration
-	147, // 90: millrace.v1.HeartbeatResult.lease_until:type_name -> google.protobuf.Timestamp
-	55,  // 91: millrace.v1.HeartbeatResponse.results:type_name -> millrace.v1.HeartbeatResult
-	25,  // 92: millrace.v1.HeartbeatResponse.at:type_name -> millrace.v1.At
-	59,  // 93: millrace.v1.SettleRequest.items:type_name -> millrace.v1.SettleItem
-	66,  // 94: millrace.v1.SettleResponse.results:type_name -> millrace.v1.SettleResult
-	25,  // 95: millrace.v1.SettleResponse.at:type_name -> millrace.v1.At
-	60,  // 96: millrace.v1.SettleItem.complete:type_name -> millrace.v1.Complete
-	61,  // 97: millrace.v1.SettleItem.fail:type_name -> millrace.v1.Fail
-	62,  // 98: millrace.v1.SettleItem.snooze:type_name -> millrace.v1.Snooze
-	63,  // 99: millrace.v1.SettleItem.release:type_name -> millrace.v1.Release
-	64,  // 100: millrace.v1.SettleItem.stop:type_name -> millrace.v1.Stop
-	65,  // 101: millrace.v1.SettleItem.effects:type_name -> millrace.v1.Effects
-	14,  // 102: millrace.v1.Fail.error:type_name -> millrace.v1.TaskError
-	146, // 103: millrace.v1.Fail.retry_after:type_name -> google.protobuf.Duration
-	147, // 104: millrace.v1.Snooze.until:type_name -> google.protobuf.Timestamp
-	146, // 105: millrace.v1.Snooze.delay:type_name -> google.protobuf.Duration
-	14,  // 106: millrace.v1.Stop.error:type_name -> millrace.v1.TaskError
-	98,  // 107: millrace.v1.Effects.conditions:type_name -> millrace.v1.KVCheck
-	86,  // 108: millrace.v1.Effects.ops:type_name -> millrace.v1.Op
-	0,   // 109: millrace.v1.SettleResult.state:type_name -> millrace.v1.State
-	93,  // 110: millrace.v1.SettleResult.effects:type_name -> millrace.v1.OpResult
-	26,  // 111: millrace.v1.SettleResult.error:type_name -> millrace.v1.Error
-	15,  // 112: millrace.v1.WaitResponse.task:type_name -> millrace.v1.Task
-	25,  // 113: millrace.v1.WaitResponse.at:type_name -> millrace.v1.At
-	15,  // 114: millrace.v1.WatchResponse.task:type_name -> millrace.v1.Task
-	25,  // 115: millrace.v1.WatchResponse.at:type_name -> millrace.v1.At
-	25,  // 116: millrace.v1.RunNowResponse.at:type_name -> millrace.v1.At
-	25,  // 117: millrace.v1.DeleteResponse.at:type_name -> millrace.v1.At
-	147, // 118: millrace.v1.UpdateRequest.run_at:type_name -> google.protobuf.Timestamp
-	146, // 119: millrace.v1.UpdateRequest.delay:type_name -> google.protobuf.Duration
-	145, // 120: millrace.v1.UpdateRequest.labels:type_name -> millrace.v1.UpdateRequest.LabelsEntry
-	147, // 121: millrace.v1.UpdateRequest.expires_at:type_name -> google.protobuf.Timestamp
-	0,   // 122: millrace.v1.UpdateResponse.state:type_name -> millrace.v1.State
-	25,  // 123: millrace.v1.UpdateResponse.at:type_name -> millrace.v1.At
-	0,   // 124: millrace.v1.CancelResponse.state:type_name -> millrace.v1.State
-	25,  // 125: millrace.v1.CancelResponse.at:type_name -> millrace.v1.At
-	0,   // 126: millrace.v1.RetryResponse.state:type_name -> millrace.v1.State
-	25,  // 127: millrace.v1.RetryResponse.at:type_name -> millrace.v1.At
-	0,   // 128: millrace.v1.ForceReleaseResponse.state:type_name -> millrace.v1.State
-	25,  // 129: millrace.v1.ForceReleaseResponse.at:type_name -> millrace.v1.At
-	83,  // 130: millrace.v1.CommitRequest.fence:type_name -> millrace.v1.Fence
-	98,  // 131: millrace.v1.CommitRequest.conditions:type_name -> millrace.v1.KVCheck
-	86,  // 132: millrace.v1.CommitRequest.ops:type_name -> millrace.v1.Op
-	93,  // 133: millrace.v1.CommitResponse.results:type_name -> millrace.v1.OpResult
-	25,  // 134: millrace.v1.CommitResponse.at:type_name -> millrace.v1.At
-	13,  // 135: millrace.v1.Op.task_create:type_name -> millrace.v1.TaskSpec
-	88,  // 136: millrace.v1.Op.task_complete:type_name -> millrace.v1.TaskComplete
-	91,  // 137: millrace.v1.Op.task_fail:type_name -> millrace.v1.TaskFail
-	92,  // 138: millrace.v1.Op.task_snooze:type_name -> millrace.v1.TaskSnooze
-	89,  // 139: millrace.v1.Op.task_cancel:type_name -> millrace.v1.TaskCancel
-	90,  // 140: millrace.v1.Op.queue_pause:type_name -> millrace.v1.QueuePause
-	94,  // 141: millrace.v1.Op.kv_put:type_name -> millrace.v1.KVPut
-	95,  // 142: millrace.v1.Op.kv_delete:type_name -> millrace.v1.KVDelete
-	98,  // 143: millrace.v1.Op.kv_check:type_name -> millrace.v1.KVCheck
-	96,  // 144: millrace.v1.Op.kv_add:type_name -> millrace.v1.KVAdd
-	97,  // 145: millrace.v1.Op.kv_delete_range:type_name -> millrace.v1.KVDeleteRange
-	148, // 146: millrace.v1.Op.ref_transaction:type_name -> millrace.v1.RefTransaction
-	149, // 147: millrace.v1.Op.vector_upsert:type_name -> millrace.v1.VectorUpsert
-	150, // 148: millrace.v1.Op.vector_delete:type_name -> millrace.v1.VectorDelete
-	87,  // 149: millrace.v1.Op.reserved:type_name -> millrace.v1.Reserved
-	53,  // 150: millrace.v1.TaskComplete.task:type_name -> millrace.v1.Hold
-	60,  // 151: millrace.v1.TaskComplete.complete:type_name -> millrace.v1.Complete
-	147, // 152: millrace.v1.QueuePause.until:type_name -> google.protobuf.Timestamp
-	53,  // 153: millrace.v1.TaskFail.task:type_name -> millrace.v1.Hold
-	61,  // 154: millrace.v1.TaskFail.fail:type_name -> millrace.v1.Fail
-	53,  // 155: millrace.v1.TaskSnooze.task:type_name -> millrace.v1.Hold
-	62,  // 156: millrace.v1.TaskSnooze.snooze:type_name -> millrace.v1.Snooze
-	0,   // 157: millrace.v1.OpResult.state:type_name -> millrace.v1.State
-	151, // 158: millrace.v1.OpResult.refs:type_name -> millrace.v1.RefsMoved
-	7,   // 159: millrace.v1.KVCheck.compare:type_name -> millrace.v1.KVCheck.Compare
-	146, // 160: millrace.v1.QueueConfig.lease:type_name -> google.protobuf.Duration
-	146, // 161: millrace.v1.QueueConfig.max_run:type_name -> google.protobuf.Duration
-	10,  // 162: millrace.v1.QueueConfig.retry:type_name -> millrace.v1.Retry
-	146, // 163: millrace.v1.QueueConfig.aging:type_name -> google.protobuf.Duration
-	146, // 164: millrace.v1.QueueConfig.retain_completed:type_name -> google.protobuf.Duration
-	146, // 165: millrace.v1.QueueConfig.retain_cancelled:type_name -> google.protobuf.Duration
-	146, // 166: millrace.v1.QueueConfig.retain_dead:type_name -> google.protobuf.Duration
-	146, // 167: millrace.v1.QueueConfig.cancel_grace:type_name -> google.protobuf.Duration
-	146, // 168: millrace.v1.QueueConfig.default_ttl:type_name -> google.protobuf.Duration
-	112, // 169: millrace.v1.QueueConfig.ceilings:type_name -> millrace.v1.QueueCeilings
-	8,   // 170: millrace.v1.QueueConfig.fairness:type_name -> millrace.v1.QueueConfig.Fairness
-	9,   // 171: millrace.v1.QueueConfig.order:type_name -> millrace.v1.QueueConfig.Order
-	100, // 172: millrace.v1.QueueConfig.rate:type_name -> millrace.v1.Rate
-	101, // 173: millrace.v1.QueueConfig.per_key:type_name -> millrace.v1.KeyLimits
-	146, // 174: millrace.v1.Rate.per:type_name -> google.protobuf.Duration
-	100, // 175: millrace.v1.KeyLimits.rate:type_name -> millrace.v1.Rate
-	100, // 176: millrace.v1.KeySettings.rate:type_name -> millrace.v1.Rate
-	102, // 177: millrace.v1.QueueKey.settings:type_name -> millrace.v1.KeySettings
-	113, // 178: millrace.v1.QueueKey.paused:type_name -> millrace.v1.QueuePaused
-	147, // 179: millrace.v1.QueueKey.oldest_ready:type_name -> google.protobuf.Timestamp
-	147, // 180: millrace.v1.QueueKey.until:type_name -> google.protobuf.Timestamp
-	103, // 181: millrace.v1.ListKeysResponse.keys:type_name -> millrace.v1.QueueKey
-	25,  // 182: millrace.v1.ListKeysResponse.at:type_name -> millrace.v1.At
-	102, // 183: millrace.v1.SetKeyRequest.settings:type_name -> millrace.v1.KeySettings
-	25,  // 184: millrace.v1.SetKeyResponse.at:type_name -> millrace.v1.At
-	147, // 185: millrace.v1.PauseKeyRequest.until:type_name -> google.protobuf.Timestamp
-	25,  // 186: millrace.v1.PauseKeyResponse.at:type_name -> millrace.v1.At
-	25,  // 187: millrace.v1.ResumeKeyResponse.at:type_name -> millrace.v1.At
-	146, // 188: millrace.v1.QueueCeilings.lease:type_name -> google.protobuf.Duration
-	146, // 189: millrace.v1.QueueCeilings.max_run:type_name -> google.protobuf.Duration
-	147, // 190: millrace.v1.QueuePaused.since:type_name -> google.protobuf.Timestamp
-	147, // 191: millrace.v1.QueuePaused.until:type_name -> google.protobuf.Timestamp
-	147, // 192: millrace.v1.PauseQueueRequest.until:type_name -> google.protobuf.Timestamp
-	25,  // 193: millrace.v1.PauseQueueResponse.at:type_name -> millrace.v1.At
-	25,  // 194: millrace.v1.ResumeQueueResponse.at:type_name -> millrace.v1.At
-	127, // 195: millrace.v1.ListQueuesResponse.queues:type_name -> millrace.v1.QueueStats
-	25,  // 196: millrace.v1.ListQueuesResponse.at:type_name -> millrace.v1.At
-	99,  // 197: millrace.v1.GetQueueResponse.config:type_name -> millrace.v1.QueueConfig
-	25,  // 198: millrace.v1.GetQueueResponse.at:type_name -> millrace.v1.At
-	99,  // 199: millrace.v1.SetQueueRequest.config:type_name -> millrace.v1.QueueConfig
-	25,  // 200: millrace.v1.SetQueueResponse.at:type_name -> millrace.v1.At
-	25,  // 201: millrace.v1.DeleteQueueResponse.at:type_name -> millrace.v1.At
-	147, // 202: millrace.v1.QueueStats.oldest_ready:type_name -> google.protobuf.Timestamp
-	113, // 203: millrace.v1.QueueStats.paused:type_name -> millrace.v1.QueuePaused
-	128, // 204: millrace.v1.QueueStats.rates:type_name -> millrace.v1.QueueRates
-	129, // 205: millrace.v1.QueueStats.limits:type_name -> millrace.v1.QueueLimits
-	146, // 206: millrace.v1.QueueLimits.default_ttl:type_name -> google.protobuf.Duration
-	112, // 207: millrace.v1.QueueLimits.ceilings:type_name -> millrace.v1.QueueCeilings
-	100, // 208: millrace.v1.QueueLimits.rate:type_name -> millrace.v1.Rate
-	101, // 209: millrace.v1.QueueLimits.per_key:type_name -> millrace.v1.KeyLimits
-	127, // 210: millrace.v1.QueueStatsResponse.stats:type_name -> millrace.v1.QueueStats
-	25,  // 211: millrace.v1.QueueStatsResponse.at:type_name -> millrace.v1.At
-	136, // 212: millrace.v1.CreateNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
-	131, // 213: millrace.v1.GetNamespaceResponse.config:type_name -> millrace.v1.NamespaceConfig
-	25,  // 214: millrace.v1.GetNamespaceResponse.at:type_name -> millrace.v1.At
-	136, // 215: millrace.v1.GetNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
-	131, // 216: millrace.v1.SetNamespaceRequest.config:type_name -> millrace.v1.NamespaceConfig
-	25,  // 217: millrace.v1.SetNamespaceResponse.at:type_name -> millrace.v1.At
-	28,  // 218: millrace.v1.TaskService.Create:input_type -> millrace.v1.CreateRequest
-	30,  // 219: millrace.v1.TaskService.BatchCreate:input_type -> millrace.v1.BatchCreateRequest
-	33,  // 220: millrace.v1.TaskService.Get:input_type -> millrace.v1.GetRequest
-	39,  // 221: millrace.v1.TaskService.BatchGet:input_type -> millrace.v1.BatchGetRequest
-	35,  // 222: millrace.v1.TaskService.ListAttempts:input_type -> millrace.v1.ListAttemptsRequest
-	17,  // 223: millrace.v1.TaskService.Report:input_type -> millrace.v1.ReportRequest
-	19,  // 224: millrace.v1.TaskService.Logs:input_type -> millrace.v1.LogsRequest
-	41,  // 225: millrace.v1.TaskService.Effects:input_type -> millrace.v1.EffectsRequest
-	44,  // 226: millrace.v1.TaskService.Why:input_type -> millrace.v1.WhyRequest
-	37,  // 227: millrace.v1.TaskService.List:input_type -> millrace.v1.ListRequest
-	48,  // 228: millrace.v1.TaskService.Claim:input_type -> millrace.v1.ClaimRequest
-	50,  // 229: millrace.v1.TaskService.EndClaim:input_type -> millrace.v1.EndClaimRequest
-	54,  // 230: millrace.v1.TaskService.Heartbeat:input_type -> millrace.v1.HeartbeatRequest
-	57,  // 231: millrace.v1.TaskService.Settle:input_type -> millrace.v1.SettleRequest
-	67,  // 232: millrace.v1.TaskService.Wait:input_type -> millrace.v1.WaitRequest
-	69,  // 233: millrace.v1.TaskService.Watch:input_type -> millrace.v1.WatchRequest
-	71,  // 234: millrace.v1.TaskService.RunNow:input_type -> millrace.v1.RunNowRequest
-	73,  // 235: millrace.v1.TaskService.Delete:input_type -> millrace.v1.DeleteRequest
-	75,  // 236: millrace.v1.TaskService.Update:input_type -> millrace.v1.UpdateRequest
-	77,  // 237: millrace.v1.TaskService.Cancel:input_type -> millrace.v1.CancelRequest
-	79,  // 238: millrace.v1.TaskService.Retry:input_type -> millrace.v1.RetryRequest
-	81,  // 239: millrace.v1.TaskService.ForceRelease:input_type -> millrace.v1.ForceReleaseRequest
-	84,  // 240: millrace.v1.CommitService.Commit:input_type -> millrace.v1.CommitRequest
-	118, // 241: millrace.v1.QueueService.List:input_type -> millrace.v1.ListQueuesRequest
-	120, // 242: millrace.v1.QueueService.Get:input_type -> millrace.v1.GetQueueRequest
-	122, // 243: millrace.v1.QueueService.Set:input_type -> millrace.v1.SetQueueRequest
-	124, // 244: millrace.v1.QueueService.Delete:input_type -> millrace.v1.DeleteQueueRequest
-	114, // 245: millrace.v1.QueueService.Pause:input_type -> millrace.v1.PauseQueueRequest
-	116, // 246: millrace.v1.QueueService.Resume:input_type -> millrace.v1.ResumeQueueRequest
-	104, // 247: millrace.v1.QueueService.Keys:input_type -> millrace.v1.ListKeysRequest
-	106, // 248: millrace.v1.QueueService.SetKey:input_type -> millrace.v1.SetKeyRequest
-	108, // 249: millrace.v1.QueueService.PauseKey:input_type -> millrace.v1.PauseKeyRequest
-	110, // 250: millrace.v1.QueueService.ResumeKey:input_type -> millrace.v1.ResumeKeyRequest
-	126, // 251: millrace.v1.QueueService.Stats:input_type -> millrace.v1.QueueStatsRequest
-	132, // 252: millrace.v1.QueueService.CreateNamespace:input_type -> millrace.v1.CreateNamespaceRequest
-	134, // 253: millrace.v1.QueueService.DeleteNamespace:input_type -> millrace.v1.DeleteNamespaceRequest
-	137, // 254: millrace.v1.QueueService.GetNamespace:input_type -> millrace.v1.GetNamespaceRequest
-	139, // 255: millrace.v1.QueueService.SetNamespace:input_type -> millrace.v1.SetNamespaceRequest
-	29,  // 256: millrace.v1.TaskService.Create:output_type -> millrace.v1.CreateResponse
-	32,  // 257: millrace.v1.TaskService.BatchCreate:output_type -> millrace.v1.BatchCreateResponse
-	34,  // 258: millrace.v1.TaskService.Get:output_type -> millrace.v1.GetResponse
-	40,  // 259: millrace.v1.TaskService.BatchGet:output_type -> millrace.v1.BatchGetResponse
-	36,  // 260: millrace.v1.TaskService.ListAttempts:output_type -> millrace.v1.ListAttemptsResponse
-	18,  // 261: millrace.v1.TaskService.Report:output_type -> millrace.v1.ReportResponse
-	21,  // 262: millrace.v1.TaskService.Logs:output_type -> millrace.v1.LogsResponse
-	42,  // 263: millrace.v1.TaskService.Effects:output_type -> millrace.v1.EffectsResponse
-	45,  // 264: millrace.v1.TaskService.Why:output_type -> millrace.v1.WhyResponse
-	38,  // 265: millrace.v1.TaskService.List:output_type -> millrace.v1.ListResponse
-	49,  // 266: millrace.v1.TaskService.Claim:output_type -> millrace.v1.ClaimResponse
-	51,  // 267: millrace.v1.TaskService.EndClaim:output_type -> millrace.v1.EndClaimResponse
-	56,  // 268: millrace.v1.TaskService.Heartbeat:output_type -> millrace.v1.HeartbeatResponse
-	58,  // 269: millrace.v1.TaskService.Settle:output_type -> millrace.v1.SettleResponse
-	68,  // 270: millrace.v1.TaskService.Wait:output_type -> millrace.v1.WaitResponse
-	70,  // 271: millrace.v1.TaskService.Watch:output_type -> millrace.v1.WatchResponse
-	72,  // 272: millrace.v1.TaskService.RunNow:output_type -> millrace.v1.RunNowResponse
-	74,  // 273: millrace.v1.TaskService.Delete:output_type -> millrace.v1.DeleteResponse
-	76,  // 274: millrace.v1.TaskService.Update:output_type -> millrace.v1.UpdateResponse
-	78,  // 275: millrace.v1.TaskService.Cancel:output_type -> millrace.v1.CancelResponse
-	80,  // 276: millrace.v1.TaskService.Retry:output_type -> millrace.v1.RetryResponse
-	82,  // 277: millrace.v1.TaskService.ForceRelease:output_type -> millrace.v1.ForceReleaseResponse
-	85,  // 278: millrace.v1.CommitService.Commit:output_type -> millrace.v1.CommitResponse
-	119, // 279: millrace.v1.QueueService.List:output_type -> millrace.v1.ListQueuesResponse
-	121, // 280: millrace.v1.QueueService.Get:output_type -> millrace.v1.GetQueueResponse
-	123, // 281: millrace.v1.QueueService.Set:output_type -> millrace.v1.SetQueueResponse
-	125, // 282: millrace.v1.QueueService.Delete:output_type -> millrace.v1.DeleteQueueResponse
-	115, // 283: millrace.v1.QueueService.Pause:output_type -> millrace.v1.PauseQueueResponse
-	117, // 284: millrace.v1.QueueService.Resume:output_type -> millrace.v1.ResumeQueueResponse
-	105, // 285: millrace.v1.QueueService.Keys:output_type -> millrace.v1.ListKeysResponse
-	107, // 286: millrace.v1.QueueService.SetKey:output_type -> millrace.v1.SetKeyResponse
-	109, // 287: millrace.v1.QueueService.PauseKey:output_type -> millrace.v1.PauseKeyResponse
-	111, // 288: millrace.v1.QueueService.ResumeKey:output_type -> millrace.v1.ResumeKeyResponse
-	130, // 289: millrace.v1.QueueService.Stats:output_type -> millrace.v1.QueueStatsResponse
-	133, // 290: millrace.v1.QueueService.CreateNamespace:output_type -> millrace.v1.CreateNamespaceResponse
-	135, // 291: millrace.v1.QueueService.DeleteNamespace:output_type -> millrace.v1.DeleteNamespaceResponse
-	138, // 292: millrace.v1.QueueService.GetNamespace:output_type -> millrace.v1.GetNamespaceResponse
-	140, // 293: millrace.v1.QueueService.SetNamespace:output_type -> millrace.v1.SetNamespaceResponse
-	256, // [256:294] is the sub-list for method output_type
-	218, // [218:256] is the sub-list for method input_type
-	218, // [218:218] is the sub-list for extension type_name
-	218, // [218:218] is the sub-list for extension extendee
-	0,   // [0:218] is the sub-list for field type_name
+	150, // 1: millrace.v1.Retry.base:type_name -> google.protobuf.Duration
+	150, // 2: millrace.v1.Retry.max:type_name -> google.protobuf.Duration
+	4,   // 3: millrace.v1.Unique.until:type_name -> millrace.v1.Unique.Until
+	150, // 4: millrace.v1.Unique.ttl:type_name -> google.protobuf.Duration
+	5,   // 5: millrace.v1.Unique.on_conflict:type_name -> millrace.v1.Unique.OnConflict
+	6,   // 6: millrace.v1.After.on:type_name -> millrace.v1.After.On
+	6,   // 7: millrace.v1.AfterState.on:type_name -> millrace.v1.After.On
+	0,   // 8: millrace.v1.AfterState.state:type_name -> millrace.v1.State
+	13,  // 9: millrace.v1.TaskSpec.headers:type_name -> millrace.v1.Header
+	151, // 10: millrace.v1.TaskSpec.run_at:type_name -> google.protobuf.Timestamp
+	150, // 11: millrace.v1.TaskSpec.delay:type_name -> google.protobuf.Duration
+	150, // 12: millrace.v1.TaskSpec.lease:type_name -> google.protobuf.Duration
+	150, // 13: millrace.v1.TaskSpec.max_run:type_name -> google.protobuf.Duration
+	12,  // 14: millrace.v1.TaskSpec.retry:type_name -> millrace.v1.Retry
+	14,  // 15: millrace.v1.TaskSpec.unique:type_name -> millrace.v1.Unique
+	145, // 16: millrace.v1.TaskSpec.labels:type_name -> millrace.v1.TaskSpec.LabelsEntry
+	151, // 17: millrace.v1.TaskSpec.expires_at:type_name -> google.protobuf.Timestamp
+	15,  // 18: millrace.v1.TaskSpec.after:type_name -> millrace.v1.After
+	3,   // 19: millrace.v1.TaskSpec.on_dep_failure:type_name -> millrace.v1.OnDepFailure
+	0,   // 20: millrace.v1.Task.state:type_name -> millrace.v1.State
+	13,  // 21: millrace.v1.Task.headers:type_name -> millrace.v1.Header
+	151, // 22: millrace.v1.Task.run_at:type_name -> google.protobuf.Timestamp
+	150, // 23: millrace.v1.Task.lease:type_name -> google.protobuf.Duration
+	150, // 24: millrace.v1.Task.max_run:type_name -> google.protobuf.Duration
+	151, // 25: millrace.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	151, // 26: millrace.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
+	151, // 27: millrace.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	151, // 28: millrace.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
+	151, // 29: millrace.v1.Task.lease_until:type_name -> google.protobuf.Timestamp
+	18,  // 30: millrace.v1.Task.error:type_name -> millrace.v1.TaskError
+	146, // 31: millrace.v1.Task.labels:type_name -> millrace.v1.Task.LabelsEntry
+	151, // 32: millrace.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
+	26,  // 33: millrace.v1.Task.cancel:type_name -> millrace.v1.CancelAsked
+	20,  // 34: millrace.v1.Task.progress:type_name -> millrace.v1.Progress
+	16,  // 35: millrace.v1.Task.after:type_name -> millrace.v1.AfterState
+	3,   // 36: millrace.v1.Task.on_dep_failure:type_name -> millrace.v1.OnDepFailure
+	151, // 37: millrace.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	20,  // 38: millrace.v1.ReportRequest.progress:type_name -> millrace.v1.Progress
+	151, // 39: millrace.v1.ReportResponse.lease_until:type_name -> google.protobuf.Timestamp
+	29,  // 40: millrace.v1.ReportResponse.at:type_name -> millrace.v1.At
+	151, // 41: millrace.v1.LogLine.at:type_name -> google.protobuf.Timestamp
+	24,  // 42: millrace.v1.LogsResponse.lines:type_name -> millrace.v1.LogLine
+	29,  // 43: millrace.v1.LogsResponse.at:type_name -> millrace.v1.At
+	151, // 44: millrace.v1.CancelAsked.at:type_name -> google.protobuf.Timestamp
+	151, // 45: millrace.v1.CancelAsked.until:type_name -> google.protobuf.Timestamp
+	151, // 46: millrace.v1.Attempt.start:type_name -> google.protobuf.Timestamp
+	151, // 47: millrace.v1.Attempt.end:type_name -> google.protobuf.Timestamp
+	1,   // 48: millrace.v1.Attempt.outcome:type_name -> millrace.v1.Outcome
+	18,  // 49: millrace.v1.Attempt.error:type_name -> millrace.v1.TaskError
+	151, // 50: millrace.v1.Attempt.ready_at:type_name -> google.protobuf.Timestamp
+	151, // 51: millrace.v1.Attempt.lease_until:type_name -> google.protobuf.Timestamp
+	151, // 52: millrace.v1.Attempt.retry_at:type_name -> google.protobuf.Timestamp
+	1,   // 53: millrace.v1.OutcomeCount.outcome:type_name -> millrace.v1.Outcome
+	151, // 54: millrace.v1.At.stamp:type_name -> google.protobuf.Timestamp
+	147, // 55: millrace.v1.Error.details:type_name -> millrace.v1.Error.DetailsEntry
+	150, // 56: millrace.v1.Error.retry_after:type_name -> google.protobuf.Duration
+	7,   // 57: millrace.v1.Error.outcome:type_name -> millrace.v1.Error.Outcome
+	31,  // 58: millrace.v1.Error.failures:type_name -> millrace.v1.Failure
+	148, // 59: millrace.v1.Failure.details:type_name -> millrace.v1.Failure.DetailsEntry
+	17,  // 60: millrace.v1.CreateRequest.task:type_name -> millrace.v1.TaskSpec
+	29,  // 61: millrace.v1.CreateResponse.at:type_name -> millrace.v1.At
+	17,  // 62: millrace.v1.BatchCreateRequest.tasks:type_name -> millrace.v1.TaskSpec
+	30,  // 63: millrace.v1.CreateResult.error:type_name -> millrace.v1.Error
+	35,  // 64: millrace.v1.BatchCreateResponse.results:type_name -> millrace.v1.CreateResult
+	29,  // 65: millrace.v1.BatchCreateResponse.at:type_name -> millrace.v1.At
+	19,  // 66: millrace.v1.GetResponse.task:type_name -> millrace.v1.Task
+	29,  // 67: millrace.v1.GetResponse.at:type_name -> millrace.v1.At
+	27,  // 68: millrace.v1.ListAttemptsResponse.attempts:type_name -> millrace.v1.Attempt
+	29,  // 69: millrace.v1.ListAttemptsResponse.at:type_name -> millrace.v1.At
+	28,  // 70: millrace.v1.ListAttemptsResponse.older:type_name -> millrace.v1.OutcomeCount
+	0,   // 71: millrace.v1.ListRequest.state:type_name -> millrace.v1.State
+	151, // 72: millrace.v1.ListRequest.from:type_name -> google.protobuf.Timestamp
+	151, // 73: millrace.v1.ListRequest.to:type_name -> google.protobuf.Timestamp
+	19,  // 74: millrace.v1.ListResponse.tasks:type_name -> millrace.v1.Task
+	29,  // 75: millrace.v1.ListResponse.at:type_name -> millrace.v1.At
+	151, // 76: millrace.v1.ListResponse.reached:type_name -> google.protobuf.Timestamp
+	19,  // 77: millrace.v1.BatchGetResponse.tasks:type_name -> millrace.v1.Task
+	29,  // 78: millrace.v1.BatchGetResponse.at:type_name -> millrace.v1.At
+	151, // 79: millrace.v1.EffectsResponse.completed_at:type_name -> google.protobuf.Timestamp
+	47,  // 80: millrace.v1.EffectsResponse.effects:type_name -> millrace.v1.Effect
+	47,  // 81: millrace.v1.EffectsResponse.conditions:type_name -> millrace.v1.Effect
+	29,  // 82: millrace.v1.EffectsResponse.at:type_name -> millrace.v1.At
+	8,   // 83: millrace.v1.Effect.now:type_name -> millrace.v1.Effect.Now
+	0,   // 84: millrace.v1.WhyResponse.state:type_name -> millrace.v1.State
+	151, // 85: millrace.v1.WhyResponse.since:type_name -> google.protobuf.Timestamp
+	50,  // 86: millrace.v1.WhyResponse.reasons:type_name -> millrace.v1.WhyReason
+	29,  // 87: millrace.v1.WhyResponse.at:type_name -> millrace.v1.At
+	151, // 88: millrace.v1.WhyReason.until:type_name -> google.protobuf.Timestamp
+	51,  // 89: millrace.v1.ClaimRequest.queues:type_name -> millrace.v1.QueueWeight
+	150, // 90: millrace.v1.ClaimRequest.lease:type_name -> google.protobuf.Duration
+	150, // 91: millrace.v1.ClaimRequest.wait:type_name -> google.protobuf.Duration
+	56,  // 92: millrace.v1.ClaimResponse.tasks:type_name -> millrace.v1.Assignment
+	29,  // 93: millrace.v1.ClaimResponse.at:type_name -> millrace.v1.At
+	13,  // 94: millrace.v1.Assignment.headers:type_name -> millrace.v1.Header
+	57,  // 95: millrace.v1.HeartbeatRequest.items:type_name -> millrace.v1.Hold
+	150, // 96: millrace.v1.HeartbeatRequest.extend:type_name -> google.protobuf.Duration
+	151, // 97: millrace.v1.HeartbeatResult.lease_until:type_name -> google.protobuf.Timestamp
+	59,  // 98: millrace.v1.HeartbeatResponse.results:type_name -> millrace.v1.HeartbeatResult
+	29,  // 99: millrace.v1.HeartbeatResponse.at:type_name -> millrace.v1.At
+	63,  // 100: millrace.v1.SettleRequest.items:type_name -> millrace.v1.SettleItem
+	70,  // 101: millrace.v1.SettleResponse.results:type_name -> millrace.v1.SettleResult
+	29,  // 102: millrace.v1.SettleResponse.at:type_name -> millrace.v1.At
+	64,  // 103: millrace.v1.SettleItem.complete:type_name -> millrace.v1.Complete
+	65,  // 104: millrace.v1.SettleItem.fail:type_name -> millrace.v1.Fail
+	66,  // 105: millrace.v1.SettleItem.snooze:type_name -> millrace.v1.Snooze
+	67,  // 106: millrace.v1.SettleItem.release:type_name -> millrace.v1.Release
+	68,  // 107: millrace.v1.SettleItem.stop:type_name -> millrace.v1.Stop
+	69,  // 108: millrace.v1.SettleItem.effects:type_name -> millrace.v1.Effects
+	18,  // 109: millrace.v1.Fail.error:type_name -> millrace.v1.TaskError
+	150, // 110: millrace.v1.Fail.retry_after:type_name -> google.protobuf.Duration
+	151, // 111: millrace.v1.Snooze.until:type_name -> google.protobuf.Timestamp
+	150, // 112: millrace.v1.Snooze.delay:type_name -> google.protobuf.Duration
+	18,  // 113: millrace.v1.Stop.error:type_name -> millrace.v1.TaskError
+	102, // 114: millrace.v1.Effects.conditions:type_name -> millrace.v1.KVCheck
+	90,  // 115: millrace.v1.Effects.ops:type_name -> millrace.v1.Op
+	0,   // 116: millrace.v1.SettleResult.state:type_name -> millrace.v1.State
+	97,  // 117: millrace.v1.SettleResult.effects:type_name -> millrace.v1.OpResult
+	30,  // 118: millrace.v1.SettleResult.error:type_name -> millrace.v1.Error
+	19,  // 119: millrace.v1.WaitResponse.task:type_name -> millrace.v1.Task
+	29,  // 120: millrace.v1.WaitResponse.at:type_name -> millrace.v1.At
+	19,  // 121: millrace.v1.WatchResponse.task:type_name -> millrace.v1.Task
+	29,  // 122: millrace.v1.WatchResponse.at:type_name -> millrace.v1.At
+	29,  // 123: millrace.v1.RunNowResponse.at:type_name -> millrace.v1.At
+	29,  // 124: millrace.v1.DeleteResponse.at:type_name -> millrace.v1.At
+	151, // 125: millrace.v1.UpdateRequest.run_at:type_name -> google.protobuf.Timestamp
+	150, // 126: millrace.v1.UpdateRequest.delay:type_name -> google.protobuf.Duration
+	149, // 127: millrace.v1.UpdateRequest.labels:type_name -> millrace.v1.UpdateRequest.LabelsEntry
+	151, // 128: millrace.v1.UpdateRequest.expires_at:type_name -> google.protobuf.Timestamp
+	0,   // 129: millrace.v1.UpdateResponse.state:type_name -> millrace.v1.State
+	29,  // 130: millrace.v1.UpdateResponse.at:type_name -> millrace.v1.At
+	0,   // 131: millrace.v1.CancelResponse.state:type_name -> millrace.v1.State
+	29,  // 132: millrace.v1.CancelResponse.at:type_name -> millrace.v1.At
+	0,   // 133: millrace.v1.RetryResponse.state:type_name -> millrace.v1.State
+	29,  // 134: millrace.v1.RetryResponse.at:type_name -> millrace.v1.At
+	0,   // 135: millrace.v1.ForceReleaseResponse.state:type_name -> millrace.v1.State
+	29,  // 136: millrace.v1.ForceReleaseResponse.at:type_name -> millrace.v1.At
+	87,  // 137: millrace.v1.CommitRequest.fence:type_name -> millrace.v1.Fence
+	102, // 138: millrace.v1.CommitRequest.conditions:type_name -> millrace.v1.KVCheck
+	90,  // 139: millrace.v1.CommitRequest.ops:type_name -> millrace.v1.Op
+	97,  // 140: millrace.v1.CommitResponse.results:type_name -> millrace.v1.OpResult
+	29,  // 141: millrace.v1.CommitResponse.at:type_name -> millrace.v1.At
+	17,  // 142: millrace.v1.Op.task_create:type_name -> millrace.v1.TaskSpec
+	92,  // 143: millrace.v1.Op.task_complete:type_name -> millrace.v1.TaskComplete
+	95,  // 144: millrace.v1.Op.task_fail:type_name -> millrace.v1.TaskFail
+	96,  // 145: millrace.v1.Op.task_snooze:type_name -> millrace.v1.TaskSnooze
+	93,  // 146: millrace.v1.Op.task_cancel:type_name -> millrace.v1.TaskCancel
+	94,  // 147: millrace.v1.Op.queue_pause:type_name -> millrace.v1.QueuePause
+	98,  // 148: millrace.v1.Op.kv_put:type_name -> millrace.v1.KVPut
+	99,  // 149: millrace.v1.Op.kv_delete:type_name -> millrace.v1.KVDelete
+	102, // 150: millrace.v1.Op.kv_check:type_name -> millrace.v1.KVCheck
+	100, // 151: millrace.v1.Op.kv_add:type_name -> millrace.v1.KVAdd
+	101, // 152: millrace.v1.Op.kv_delete_range:type_name -> millrace.v1.KVDeleteRange
+	152, // 153: millrace.v1.Op.ref_transaction:type_name -> millrace.v1.RefTransaction
+	153, // 154: millrace.v1.Op.vector_upsert:type_name -> millrace.v1.VectorUpsert
+	154, // 155: millrace.v1.Op.vector_delete:type_name -> millrace.v1.VectorDelete
+	91,  // 156: millrace.v1.Op.reserved:type_name -> millrace.v1.Reserved
+	57,  // 157: millrace.v1.TaskComplete.task:type_name -> millrace.v1.Hold
+	64,  // 158: millrace.v1.TaskComplete.complete:type_name -> millrace.v1.Complete
+	151, // 159: millrace.v1.QueuePause.until:type_name -> google.protobuf.Timestamp
+	57,  // 160: millrace.v1.TaskFail.task:type_name -> millrace.v1.Hold
+	65,  // 161: millrace.v1.TaskFail.fail:type_name -> millrace.v1.Fail
+	57,  // 162: millrace.v1.TaskSnooze.task:type_name -> millrace.v1.Hold
+	66,  // 163: millrace.v1.TaskSnooze.snooze:type_name -> millrace.v1.Snooze
+	0,   // 164: millrace.v1.OpResult.state:type_name -> millrace.v1.State
+	155, // 165: millrace.v1.OpResult.refs:type_name -> millrace.v1.RefsMoved
+	9,   // 166: millrace.v1.KVCheck.compare:type_name -> millrace.v1.KVCheck.Compare
+	150, // 167: millrace.v1.QueueConfig.lease:type_name -> google.protobuf.Duration
+	150, // 168: millrace.v1.QueueConfig.max_run:type_name -> google.protobuf.Duration
+	12,  // 169: millrace.v1.QueueConfig.retry:type_name -> millrace.v1.Retry
+	150, // 170: millrace.v1.QueueConfig.aging:type_name -> google.protobuf.Duration
+	150, // 171: millrace.v1.QueueConfig.retain_completed:type_name -> google.protobuf.Duration
+	150, // 172: millrace.v1.QueueConfig.retain_cancelled:type_name -> google.protobuf.Duration
+	150, // 173: millrace.v1.QueueConfig.retain_dead:type_name -> google.protobuf.Duration
+	150, // 174: millrace.v1.QueueConfig.cancel_grace:type_name -> google.protobuf.Duration
+	150, // 175: millrace.v1.QueueConfig.default_ttl:type_name -> google.protobuf.Duration
+	116, // 176: millrace.v1.QueueConfig.ceilings:type_name -> millrace.v1.QueueCeilings
+	10,  // 177: millrace.v1.QueueConfig.fairness:type_name -> millrace.v1.QueueConfig.Fairness
+	11,  // 178: millrace.v1.QueueConfig.order:type_name -> millrace.v1.QueueConfig.Order
+	104, // 179: millrace.v1.QueueConfig.rate:type_name -> millrace.v1.Rate
+	105, // 180: millrace.v1.QueueConfig.per_key:type_name -> millrace.v1.KeyLimits
+	150, // 181: millrace.v1.Rate.per:type_name -> google.protobuf.Duration
+	104, // 182: millrace.v1.KeyLimits.rate:type_name -> millrace.v1.Rate
+	104, // 183: millrace.v1.KeySettings.rate:type_name -> millrace.v1.Rate
+	106, // 184: millrace.v1.QueueKey.settings:type_name -> millrace.v1.KeySettings
+	117, // 185: millrace.v1.QueueKey.paused:type_name -> millrace.v1.QueuePaused
+	151, // 186: millrace.v1.QueueKey.oldest_ready:type_name -> google.protobuf.Timestamp
+	151, // 187: millrace.v1.QueueKey.until:type_name -> google.protobuf.Timestamp
+	107, // 188: millrace.v1.ListKeysResponse.keys:type_name -> millrace.v1.QueueKey
+	29,  // 189: millrace.v1.ListKeysResponse.at:type_name -> millrace.v1.At
+	106, // 190: millrace.v1.SetKeyRequest.settings:type_name -> millrace.v1.KeySettings
+	29,  // 191: millrace.v1.SetKeyResponse.at:type_name -> millrace.v1.At
+	151, // 192: millrace.v1.PauseKeyRequest.until:type_name -> google.protobuf.Timestamp
+	29,  // 193: millrace.v1.PauseKeyResponse.at:type_name -> millrace.v1.At
+	29,  // 194: millrace.v1.ResumeKeyResponse.at:type_name -> millrace.v1.At
+	150, // 195: millrace.v1.QueueCeilings.lease:type_name -> google.protobuf.Duration
+	150, // 196: millrace.v1.QueueCeilings.max_run:type_name -> google.protobuf.Duration
+	151, // 197: millrace.v1.QueuePaused.since:type_name -> google.protobuf.Timestamp
+	151, // 198: millrace.v1.QueuePaused.until:type_name -> google.protobuf.Timestamp
+	151, // 199: millrace.v1.PauseQueueRequest.until:type_name -> google.protobuf.Timestamp
+	29,  // 200: millrace.v1.PauseQueueResponse.at:type_name -> millrace.v1.At
+	29,  // 201: millrace.v1.ResumeQueueResponse.at:type_name -> millrace.v1.At
+	131, // 202: millrace.v1.ListQueuesResponse.queues:type_name -> millrace.v1.QueueStats
+	29,  // 203: millrace.v1.ListQueuesResponse.at:type_name -> millrace.v1.At
+	103, // 204: millrace.v1.GetQueueResponse.config:type_name -> millrace.v1.QueueConfig
+	29,  // 205: millrace.v1.GetQueueResponse.at:type_name -> millrace.v1.At
+	103, // 206: millrace.v1.SetQueueRequest.config:type_name -> millrace.v1.QueueConfig
+	29,  // 207: millrace.v1.SetQueueResponse.at:type_name -> millrace.v1.At
+	29,  // 208: millrace.v1.DeleteQueueResponse.at:type_name -> millrace.v1.At
+	151, // 209: millrace.v1.QueueStats.oldest_ready:type_name -> google.protobuf.Timestamp
+	117, // 210: millrace.v1.QueueStats.paused:type_name -> millrace.v1.QueuePaused
+	132, // 211: millrace.v1.QueueStats.rates:type_name -> millrace.v1.QueueRates
+	133, // 212: millrace.v1.QueueStats.limits:type_name -> millrace.v1.QueueLimits
+	150, // 213: millrace.v1.QueueLimits.default_ttl:type_name -> google.protobuf.Duration
+	116, // 214: millrace.v1.QueueLimits.ceilings:type_name -> millrace.v1.QueueCeilings
+	104, // 215: millrace.v1.QueueLimits.rate:type_name -> millrace.v1.Rate
+	105, // 216: millrace.v1.QueueLimits.per_key:type_name -> millrace.v1.KeyLimits
+	131, // 217: millrace.v1.QueueStatsResponse.stats:type_name -> millrace.v1.QueueStats
+	29,  // 218: millrace.v1.QueueStatsResponse.at:type_name -> millrace.v1.At
+	140, // 219: millrace.v1.CreateNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
+	135, // 220: millrace.v1.GetNamespaceResponse.config:type_name -> millrace.v1.NamespaceConfig
+	29,  // 221: millrace.v1.GetNamespaceResponse.at:type_name -> millrace.v1.At
+	140, // 222: millrace.v1.GetNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
+	135, // 223: millrace.v1.SetNamespaceRequest.config:type_name -> millrace.v1.NamespaceConfig
+	29,  // 224: millrace.v1.SetNamespaceResponse.at:type_name -> millrace.v1.At
+	32,  // 225: millrace.v1.TaskService.Create:input_type -> millrace.v1.CreateRequest
+	34,  // 226: millrace.v1.TaskService.BatchCreate:input_type -> millrace.v1.BatchCreateRequest
+	37,  // 227: millrace.v1.TaskService.Get:input_type -> millrace.v1.GetRequest
+	43,  // 228: millrace.v1.TaskService.BatchGet:input_type -> millrace.v1.BatchGetRequest
+	39,  // 229: millrace.v1.TaskService.ListAttempts:input_type -> millrace.v1.ListAttemptsRequest
+	21,  // 230: millrace.v1.TaskService.Report:input_type -> millrace.v1.ReportRequest
+	23,  // 231: millrace.v1.TaskService.Logs:input_type -> millrace.v1.LogsRequest
+	45,  // 232: millrace.v1.TaskService.Effects:input_type -> millrace.v1.EffectsRequest
+	48,  // 233: millrace.v1.TaskService.Why:input_type -> millrace.v1.WhyRequest
+	41,  // 234: millrace.v1.TaskService.List:input_type -> millrace.v1.ListRequest
+	52,  // 235: millrace.v1.TaskService.Claim:input_type -> millrace.v1.ClaimRequest
+	54,  // 236: millrace.v1.TaskService.EndClaim:input_type -> millrace.v1.EndClaimRequest
+	58,  // 237: millrace.v1.TaskService.Heartbeat:input_type -> millrace.v1.HeartbeatRequest
+	61,  // 238: millrace.v1.TaskService.Settle:input_type -> millrace.v1.SettleRequest
+	71,  // 239: millrace.v1.TaskService.Wait:input_type -> millrace.v1.WaitRequest
+	73,  // 240: millrace.v1.TaskService.Watch:input_type -> millrace.v1.WatchRequest
+	75,  // 241: millrace.v1.TaskService.RunNow:input_type -> millrace.v1.RunNowRequest
+	77,  // 242: millrace.v1.TaskService.Delete:input_type -> millrace.v1.DeleteRequest
+	79,  // 243: millrace.v1.TaskService.Update:input_type -> millrace.v1.UpdateRequest
+	81,  // 244: millrace.v1.TaskService.Cancel:input_type -> millrace.v1.CancelRequest
+	83,  // 245: millrace.v1.TaskService.Retry:input_type -> millrace.v1.RetryRequest
+	85,  // 246: millrace.v1.TaskService.ForceRelease:input_type -> millrace.v1.ForceReleaseRequest
+	88,  // 247: millrace.v1.CommitService.Commit:input_type -> millrace.v1.CommitRequest
+	122, // 248: millrace.v1.QueueService.List:input_type -> millrace.v1.ListQueuesRequest
+	124, // 249: millrace.v1.QueueService.Get:input_type -> millrace.v1.GetQueueRequest
+	126, // 250: millrace.v1.QueueService.Set:input_type -> millrace.v1.SetQueueRequest
+	128, // 251: millrace.v1.QueueService.Delete:input_type -> millrace.v1.DeleteQueueRequest
+	118, // 252: millrace.v1.QueueService.Pause:input_type -> millrace.v1.PauseQueueRequest
+	120, // 253: millrace.v1.QueueService.Resume:input_type -> millrace.v1.ResumeQueueRequest
+	108, // 254: millrace.v1.QueueService.Keys:input_type -> millrace.v1.ListKeysRequest
+	110, // 255: millrace.v1.QueueService.SetKey:input_type -> millrace.v1.SetKeyRequest
+	112, // 256: millrace.v1.QueueService.PauseKey:input_type -> millrace.v1.PauseKeyRequest
+	114, // 257: millrace.v1.QueueService.ResumeKey:input_type -> millrace.v1.ResumeKeyRequest
+	130, // 258: millrace.v1.QueueService.Stats:input_type -> millrace.v1.QueueStatsRequest
+	136, // 259: millrace.v1.QueueService.CreateNamespace:input_type -> millrace.v1.CreateNamespaceRequest
+	138, // 260: millrace.v1.QueueService.DeleteNamespace:input_type -> millrace.v1.DeleteNamespaceRequest
+	141, // 261: millrace.v1.QueueService.GetNamespace:input_type -> millrace.v1.GetNamespaceRequest
+	143, // 262: millrace.v1.QueueService.SetNamespace:input_type -> millrace.v1.SetNamespaceRequest
+	33,  // 263: millrace.v1.TaskService.Create:output_type -> millrace.v1.CreateResponse
+	36,  // 264: millrace.v1.TaskService.BatchCreate:output_type -> millrace.v1.BatchCreateResponse
+	38,  // 265: millrace.v1.TaskService.Get:output_type -> millrace.v1.GetResponse
+	44,  // 266: millrace.v1.TaskService.BatchGet:output_type -> millrace.v1.BatchGetResponse
+	40,  // 267: millrace.v1.TaskService.ListAttempts:output_type -> millrace.v1.ListAttemptsResponse
+	22,  // 268: millrace.v1.TaskService.Report:output_type -> millrace.v1.ReportResponse
+	25,  // 269: millrace.v1.TaskService.Logs:output_type -> millrace.v1.LogsResponse
+	46,  // 270: millrace.v1.TaskService.Effects:output_type -> millrace.v1.EffectsResponse
+	49,  // 271: millrace.v1.TaskService.Why:output_type -> millrace.v1.WhyResponse
+	42,  // 272: millrace.v1.TaskService.List:output_type -> millrace.v1.ListResponse
+	53,  // 273: millrace.v1.TaskService.Claim:output_type -> millrace.v1.ClaimResponse
+	55,  // 274: millrace.v1.TaskService.EndClaim:output_type -> millrace.v1.EndClaimResponse
+	60,  // 275: millrace.v1.TaskService.Heartbeat:output_type -> millrace.v1.HeartbeatResponse
+	62,  // 276: millrace.v1.TaskService.Settle:output_type -> millrace.v1.SettleResponse
+	72,  // 277: millrace.v1.TaskService.Wait:output_type -> millrace.v1.WaitResponse
+	74,  // 278: millrace.v1.TaskService.Watch:output_type -> millrace.v1.WatchResponse
+	76,  // 279: millrace.v1.TaskService.RunNow:output_type -> millrace.v1.RunNowResponse
+	78,  // 280: millrace.v1.TaskService.Delete:output_type -> millrace.v1.DeleteResponse
+	80,  // 281: millrace.v1.TaskService.Update:output_type -> millrace.v1.UpdateResponse
+	82,  // 282: millrace.v1.TaskService.Cancel:output_type -> millrace.v1.CancelResponse
+	84,  // 283: millrace.v1.TaskService.Retry:output_type -> millrace.v1.RetryResponse
+	86,  // 284: millrace.v1.TaskService.ForceRelease:output_type -> millrace.v1.ForceReleaseResponse
+	89,  // 285: millrace.v1.CommitService.Commit:output_type -> millrace.v1.CommitResponse
+	123, // 286: millrace.v1.QueueService.List:output_type -> millrace.v1.ListQueuesResponse
+	125, // 287: millrace.v1.QueueService.Get:output_type -> millrace.v1.GetQueueResponse
+	127, // 288: millrace.v1.QueueService.Set:output_type -> millrace.v1.SetQueueResponse
+	129, // 289: millrace.v1.QueueService.Delete:output_type -> millrace.v1.DeleteQueueResponse
+	119, // 290: millrace.v1.QueueService.Pause:output_type -> millrace.v1.PauseQueueResponse
+	121, // 291: millrace.v1.QueueService.Resume:output_type -> millrace.v1.ResumeQueueResponse
+	109, // 292: millrace.v1.QueueService.Keys:output_type -> millrace.v1.ListKeysResponse
+	111, // 293: millrace.v1.QueueService.SetKey:output_type -> millrace.v1.SetKeyResponse
+	113, // 294: millrace.v1.QueueService.PauseKey:output_type -> millrace.v1.PauseKeyResponse
+	115, // 295: millrace.v1.QueueService.ResumeKey:output_type -> millrace.v1.ResumeKeyResponse
+	134, // 296: millrace.v1.QueueService.Stats:output_type -> millrace.v1.QueueStatsResponse
+	137, // 297: millrace.v1.QueueService.CreateNamespace:output_type -> millrace.v1.CreateNamespaceResponse
+	139, // 298: millrace.v1.QueueService.DeleteNamespace:output_type -> millrace.v1.DeleteNamespaceResponse
+	142, // 299: millrace.v1.QueueService.GetNamespace:output_type -> millrace.v1.GetNamespaceResponse
+	144, // 300: millrace.v1.QueueService.SetNamespace:output_type -> millrace.v1.SetNamespaceResponse
+	263, // [263:301] is the sub-list for method output_type
+	225, // [225:263] is the sub-list for method input_type
+	225, // [225:225] is the sub-list for extension type_name
+	225, // [225:225] is the sub-list for extension extendee
+	0,   // [0:225] is the sub-list for field type_name
 }
 
 func init() { file_millrace_v1_task_proto_init() }
@@ -11685,21 +11982,21 @@ func file_millrace_v1_task_proto_init() {
 	}
 	file_millrace_v1_ref_change_proto_init()
 	file_millrace_v1_vector_proto_init()
-	file_millrace_v1_task_proto_msgTypes[3].OneofWrappers = []any{}
 	file_millrace_v1_task_proto_msgTypes[5].OneofWrappers = []any{}
 	file_millrace_v1_task_proto_msgTypes[7].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[16].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[38].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[9].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[18].OneofWrappers = []any{}
 	file_millrace_v1_task_proto_msgTypes[40].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[49].OneofWrappers = []any{
+	file_millrace_v1_task_proto_msgTypes[42].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[51].OneofWrappers = []any{
 		(*SettleItem_Complete)(nil),
 		(*SettleItem_Fail)(nil),
 		(*SettleItem_Snooze)(nil),
 		(*SettleItem_Release)(nil),
 		(*SettleItem_Stop)(nil),
 	}
-	file_millrace_v1_task_proto_msgTypes[65].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[76].OneofWrappers = []any{
+	file_millrace_v1_task_proto_msgTypes[67].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[78].OneofWrappers = []any{
 		(*Op_TaskCreate)(nil),
 		(*Op_TaskComplete)(nil),
 		(*Op_TaskFail)(nil),
@@ -11716,26 +12013,26 @@ func file_millrace_v1_task_proto_init() {
 		(*Op_VectorDelete)(nil),
 		(*Op_Reserved)(nil),
 	}
-	file_millrace_v1_task_proto_msgTypes[84].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[85].OneofWrappers = []any{}
 	file_millrace_v1_task_proto_msgTypes[86].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[88].OneofWrappers = []any{
+	file_millrace_v1_task_proto_msgTypes[87].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[88].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[90].OneofWrappers = []any{
 		(*KVCheck_Rev)(nil),
 		(*KVCheck_Value)(nil),
 	}
-	file_millrace_v1_task_proto_msgTypes[89].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[112].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[91].OneofWrappers = []any{}
 	file_millrace_v1_task_proto_msgTypes[114].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[117].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[121].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[129].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[116].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[119].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[123].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[131].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_millrace_v1_task_proto_rawDesc), len(file_millrace_v1_task_proto_rawDesc)),
-			NumEnums:      10,
-			NumMessages:   136,
+			NumEnums:      12,
+			NumMessages:   138,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -119,7 +119,7 @@ func wireBuffer(size int) (func([]byte) mem.BufferSlice, []byte) {
 func plainSpec(t *millracev1.TaskSpec) bool {
 	return len(t.Headers) == 0 && t.RunAt == nil && t.Delay == nil && t.MaxAttempts == 0 && t.MaxCrashes == 0 &&
 		t.MaxDeliveries == nil && t.MaxRun == nil && t.Retry == nil && t.Unique == nil && len(t.Labels) == 0 && t.Key == "" &&
-		t.Tag == "" && t.Cost == 0 && t.ExpiresAt == nil && len(t.After) == 0 && t.Webhook == "" &&
+		t.Tag == "" && t.Cost == 0 && t.ExpiresAt == nil && len(t.After) == 0 && t.OnDepFailure == 0 && t.Webhook == "" &&
 		ascii(t.Id) && ascii(t.Queue) && ascii(t.Kind) && ascii(t.ContentType)
 }
 

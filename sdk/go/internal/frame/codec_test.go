@@ -37,7 +37,7 @@ func wireSpec(r *rand.Rand) *millracev1.TaskSpec {
 	if r.IntN(2) == 0 {
 		s.Lease = &durationpb.Duration{Seconds: r.Int64N(100), Nanos: r.Int32N(1000)}
 	}
-	switch r.IntN(12) {
+	switch r.IntN(13) {
 	case 0:
 		s.Headers = []*millracev1.Header{{Name: "n", Value: "v"}}
 	case 1:
@@ -53,9 +53,11 @@ func wireSpec(r *rand.Rand) *millracev1.TaskSpec {
 	case 6:
 		s.Labels, s.Key, s.Tag = map[string]string{"a": "b"}, "k", "t"
 	case 7:
-		s.Cost, s.ExpiresAt, s.After, s.Webhook = 1, timestamppb.Now(), []string{"x"}, "w"
+		s.Cost, s.ExpiresAt, s.After, s.Webhook = 1, timestamppb.Now(), []*millracev1.After{{Id: "x"}}, "w"
 	case 8:
 		s.ContentType = "ä"
+	case 10:
+		s.OnDepFailure = millracev1.OnDepFailure_RUN
 	case 9:
 		s.Lease = &durationpb.Duration{Seconds: -1, Nanos: -5}
 	}

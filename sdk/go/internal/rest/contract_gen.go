@@ -12,6 +12,10 @@ var uniqueUntilWords = []string{"ttl", "start", "terminal"}
 
 var uniqueOnConflictWords = []string{"return", "reject", "replace"}
 
+var afterOnWords = []string{"completed", "terminal"}
+
+var onDepFailureWords = []string{"", "hold", "cancel", "run"}
+
 var stateWords = []string{"", "blocked", "scheduled", "ready", "running", "completed", "dead", "cancelled"}
 
 var kvCheckCompareWords = []string{"", "exists", "absent", "equal", "not_equal", "less", "greater"}
@@ -71,7 +75,8 @@ func writeTaskSpec(w *restBody, m *pb.TaskSpec) {
 	w.time("expires_at", m.GetExpiresAt())
 	w.text("key", m.GetKey())
 	w.int("cost", int64(m.GetCost()))
-	w.flag("after", len(m.GetAfter()) > 0)
+	restList(w, "after", m.GetAfter(), writeAfter)
+	w.word("on_dep_failure", onDepFailureWords, int32(m.GetOnDepFailure()))
 	w.flag("webhook", m.GetWebhook() != "")
 }
 
@@ -92,6 +97,11 @@ func writeUnique(w *restBody, m *pb.Unique) {
 	w.word("until", uniqueUntilWords, int32(m.GetUntil()))
 	w.duration("ttl", m.GetTtl())
 	w.word("on_conflict", uniqueOnConflictWords, int32(m.GetOnConflict()))
+}
+
+func writeAfter(w *restBody, m *pb.After) {
+	w.text("id", m.GetId())
+	w.word("on", afterOnWords, int32(m.GetOn()))
 }
 
 func writeBatchCreateRequest(w *restBody, m *pb.BatchCreateRequest) {

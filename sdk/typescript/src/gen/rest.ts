@@ -19,6 +19,8 @@ export interface Route {
 
 /** The fields of messages: name, * for many or ? for optional, @oneof, :form, =type, !the name under which it is refused, - for none in JSON, ^ for fields that stand in its place. */
 export const fields: Record<string, string> = {
+"After": "id on:word=After.On",
+"AfterState": "id on:word=After.On state:word=State waits:bool",
 "Assignment": "id token:xulong attempt:uint queue kind payload:content content_type headers*:message=Header priority:uint lease_ms:span lease_left_ms:span max_attempts:int failures:uint crashes:uint created_ms:moment checkpoint:bytes max_run_ms:span tag ready_ms:moment",
 "At": "partition:uint index:xulong epoch:uint stamp?:time",
 "Attempt": "number:uint worker start?:time end?:time outcome:word=Outcome error?:message=TaskError index:xulong token:xulong session fingerprint ready_at?:time lease_until?:time retry_at?:time",
@@ -166,13 +168,13 @@ export const fields: Record<string, string> = {
 "StatusRequest": "",
 "StatusResponse": "version durability node shards:uint applied_index:xulong fsyncs:ulong log_bytes:ulong entries:ulong store_mutations:ulong started_at?:time disk_full:bool features*",
 "Stop": "error?:message=TaskError",
-"Task": "id queue kind state:word=State reason payload:content content_type headers*:message=Header priority:uint run_at?:time unique_key max_attempts:int max_crashes:int max_deliveries:int lease?:spantext max_run?:spantext attempt:uint failures:uint crashes:uint snoozes:uint redrives:uint created_at?:time ready_at?:time started_at?:time finished_at?:time creator worker lease_until?:time result:content result_type has_result:bool error?:message=TaskError tag labels:map expires_at?:time cancel?:message=CancelAsked progress?:message=Progress fingerprint payload_size?:ulong result_size?:ulong head:bytes key cost:uint",
+"Task": "id queue kind state:word=State reason payload:content content_type headers*:message=Header priority:uint run_at?:time unique_key max_attempts:int max_crashes:int max_deliveries:int lease?:spantext max_run?:spantext attempt:uint failures:uint crashes:uint snoozes:uint redrives:uint created_at?:time ready_at?:time started_at?:time finished_at?:time creator worker lease_until?:time result:content result_type has_result:bool error?:message=TaskError tag labels:map expires_at?:time cancel?:message=CancelAsked progress?:message=Progress fingerprint payload_size?:ulong result_size?:ulong head:bytes key cost:uint after*:message=AfterState on_dep_failure:word=OnDepFailure pending:uint dependents:uint",
 "TaskCancel": "id reason force:bool",
 "TaskComplete": "task?:message=Hold complete?:message=Complete",
 "TaskError": "code:prose message:prose stack:prose",
 "TaskFail": "task?:message=Hold fail?:message=Fail",
 "TaskSnooze": "task?:message=Hold snooze?:message=Snooze",
-"TaskSpec": "id queue kind payload:content content_type headers*:message=Header priority:uint run_at?:time delay?:spantext max_attempts:int max_crashes:int max_deliveries?:int lease?:spantext max_run?:spantext retry?:message=Retry unique?:message=Unique tag labels:map expires_at?:time key cost:uint after*!after- webhook!webhook-",
+"TaskSpec": "id queue kind payload:content content_type headers*:message=Header priority:uint run_at?:time delay?:spantext max_attempts:int max_crashes:int max_deliveries?:int lease?:spantext max_run?:spantext retry?:message=Retry unique?:message=Unique tag labels:map expires_at?:time key cost:uint after*:message=After on_dep_failure:word=OnDepFailure webhook!webhook-",
 "Unique": "key until:word=Unique.Until ttl?:spantext on_conflict:word=Unique.OnConflict",
 "UpdateRequest": "id priority?:uint run_at?:time delay?:spantext payload?:content content_type labels:map clear_labels:bool expires_at?:time never_expires:bool request_id:hex",
 "UpdateResponse": "state:word=State at?:message=At",
@@ -187,11 +189,13 @@ export const fields: Record<string, string> = {
 
 /** The words of enumerations by number. */
 export const words: Record<string, string> = {
+"After.On": "completed terminal",
 "Backoff": " fixed linear exponential full_jitter equal_jitter",
 "Effect.Now": "unknown current changed gone",
 "Error.Outcome": "refused unknown",
 "KVCheck.Compare": " exists absent equal not_equal less greater",
 "KeyspaceConfig.Kind": "plain history",
+"OnDepFailure": " hold cancel run",
 "Outcome": " completed failed timeout crashed snoozed released cancelled",
 "QueueConfig.Fairness": "lanes none",
 "QueueConfig.Order": "fifo strict",

@@ -1944,6 +1944,13 @@ export interface components {
             key?: string;
             /** @description 1 to 1,000,000: what the task weighs in shares and rates; default 1 */
             cost?: number;
+            /** @description at most 100: the task is blocked until all of them have ended as they must */
+            after?: components["schemas"]["After"][];
+            /**
+             * @description what follows when one of after is not completed; default hold
+             * @enum {string}
+             */
+            on_dep_failure?: "hold" | "cancel" | "run";
         } & (unknown & unknown);
         Header: {
             name: string;
@@ -1988,6 +1995,13 @@ export interface components {
             ttl?: string;
             /** @enum {string} */
             on_conflict?: "return" | "reject" | "replace";
+        };
+        /** @description After is a task that another one waits for: it must complete, unless any end is enough. */
+        After: {
+            /** @description of the same partition */
+            id: string;
+            /** @enum {string} */
+            on?: "completed" | "terminal";
         };
         BatchCreateRequest: {
             /** @description 1 to 512 */
@@ -3306,7 +3320,7 @@ export interface components {
             kind?: string;
             /** @enum {string} */
             state?: "blocked" | "scheduled" | "ready" | "running" | "completed" | "dead" | "cancelled";
-            /** @description delay, retry, snooze, cron; max_attempts, max_crashes, max_deliveries, fatal, expired */
+            /** @description delay, retry, snooze, cron; max_attempts, max_crashes, max_deliveries, fatal, expired, dependency */
             reason?: string;
             /** @description Any JSON value, kept byte for byte. */
             payload?: unknown;
@@ -3393,6 +3407,14 @@ export interface components {
             key?: string;
             /** @description what it weighs in shares and rates; absent: 1 */
             cost?: number;
+            /** @description the tasks that it was made to wait for */
+            after?: components["schemas"]["AfterState"][];
+            /** @enum {string} */
+            on_dep_failure?: "hold" | "cancel" | "run";
+            /** @description how many of after a blocked task waits for */
+            pending?: number;
+            /** @description how many blocked tasks wait for this one */
+            dependents?: number;
         };
         /** @description CancelAsked says who asked for the cancel of a task. */
         CancelAsked: {
@@ -3407,6 +3429,19 @@ export interface components {
              * @description of a running task: when its lease ends at the latest
              */
             until?: string;
+        };
+        /** @description AfterState is how a task stands that another one was made to wait for. */
+        AfterState: {
+            id?: string;
+            /** @enum {string} */
+            on?: "completed" | "terminal";
+            /**
+             * @description unset where it is not there any more, and in lists
+             * @enum {string}
+             */
+            state?: "blocked" | "scheduled" | "ready" | "running" | "completed" | "dead" | "cancelled";
+            /** @description the other one still waits for it; false in lists */
+            waits?: boolean;
         };
         BatchGetResponse: {
             /** @description those that are there, in the order of ids, without payload and result */
@@ -3470,7 +3505,7 @@ export interface components {
         Result: {
             /** @enum {string} */
             state?: "blocked" | "scheduled" | "ready" | "running" | "completed" | "dead" | "cancelled";
-            /** @description delay, retry, snooze, cron; max_attempts, max_crashes, max_deliveries, fatal, expired */
+            /** @description delay, retry, snooze, cron; max_attempts, max_crashes, max_deliveries, fatal, expired, dependency */
             reason?: string;
             /** @description Any JSON value, kept byte for byte. */
             result?: unknown;

@@ -54,6 +54,17 @@ export enum Backoff {
   EQUAL_JITTER = 5,
 }
 
+/** OnDepFailure says what follows when one of the tasks that another one waits for ends without being completed. */
+export enum OnDepFailure {
+  ON_DEP_FAILURE_UNSPECIFIED = 0,
+  /** HOLD - it waits on: a retry of the other may complete it; the default */
+  HOLD = 1,
+  /** CANCEL - it is cancelled */
+  CANCEL = 2,
+  /** RUN - it no longer waits for the other */
+  RUN = 3,
+}
+
 /** Retry says how long a failed task waits. An unset field means the queue's value, or the default. */
 export interface Retry {
   backoff: Backoff;
@@ -102,6 +113,29 @@ export enum UniqueOnConflict {
   REJECT = 1,
   /** REPLACE - a task that has not started becomes what this create says: payload, times, priority, labels, settings; one that has is answered as with RETURN */
   REPLACE = 2,
+}
+
+/** After is a task that another one waits for: it must complete, unless any end is enough. */
+export interface After {
+  /** of the same partition */
+  id: string;
+  on: AfterOn;
+}
+
+export enum AfterOn {
+  COMPLETED = 0,
+  /** TERMINAL - any end is enough */
+  TERMINAL = 1,
+}
+
+/** AfterState is how a task stands that another one was made to wait for. */
+export interface AfterState {
+  id: string;
+  on: AfterOn;
+  /** unset where it is not there any more, and in lists */
+  state: State;
+  /** the other one still waits for it; false in lists */
+  waits: boolean;
 }
 
 /** TaskSpec is what a producer asks for. */
@@ -158,8 +192,11 @@ export interface TaskSpec {
   key: string;
   /** 1 to 1,000,000: what the task weighs in shares and rates; default 1 */
   cost: number;
+  /** at most 100: the task is blocked until all of them have ended as they must */
+  after: After[];
+  /** what follows when one of after is not completed; default hold */
+  onDepFailure: OnDepFailure;
   /** Reserved: refused as not supported until they are built. */
-  after: string[];
   webhook: string;
 }
 
@@ -184,7 +221,7 @@ export interface Task {
   queue: string;
   kind: string;
   state: State;
-  /** delay, retry, snooze, cron; max_attempts, max_crashes, max_deliveries, fatal, expired */
+  /** delay, retry, snooze, cron; max_attempts, max_crashes, max_deliveries, fatal, expired, dependency */
   reason: string;
   payload: Buffer;
   contentType: string;
@@ -247,6 +284,13 @@ export interface Task {
   key: string;
   /** what it weighs in shares and rates; absent: 1 */
   cost: number;
+  /** the tasks that it was made to wait for */
+  after: AfterState[];
+  onDepFailure: OnDepFailure;
+  /** how many of after a blocked task waits for */
+  pending: number;
+  /** how many blocked tasks wait for this one */
+  dependents: number;
 }
 
 export interface TaskLabelsEntry {
@@ -1865,6 +1909,164 @@ export const Unique: MessageFns<Unique> = {
   },
 };
 
+function createBaseAfter(): After {
+  return { id: "", on: 0 };
+}
+
+export const After: MessageFns<After> = {
+  encode(message: After, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.id !== "") {
+      writer.uint32(10).string(message.id);
+    }
+    if (message.on !== 0) {
+      writer.uint32(16).int32(message.on);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): After {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseAfter();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.id = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.on = reader.int32() as any;
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<After>): After {
+    return After.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<After>): After {
+    const message = createBaseAfter();
+    message.id = object.id ?? "";
+    message.on = object.on ?? 0;
+    return message;
+  },
+};
+
+function createBaseAfterState(): AfterState {
+  return { id: "", on: 0, state: 0, waits: false };
+}
+
+export const AfterState: MessageFns<AfterState> = {
+  encode(message: AfterState, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.id !== "") {
+      writer.uint32(10).string(message.id);
+    }
+    if (message.on !== 0) {
+      writer.uint32(16).int32(message.on);
+    }
+    if (message.state !== 0) {
+      writer.uint32(24).int32(message.state);
+    }
+    if (message.waits !== false) {
+      writer.uint32(32).bool(message.waits);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): AfterState {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseAfterState();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.id = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.on = reader.int32() as any;
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.state = reader.int32() as any;
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.waits = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<AfterState>): AfterState {
+    return AfterState.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<AfterState>): AfterState {
+    const message = createBaseAfterState();
+    message.id = object.id ?? "";
+    message.on = object.on ?? 0;
+    message.state = object.state ?? 0;
+    message.waits = object.waits ?? false;
+    return message;
+  },
+};
+
 function createBaseTaskSpec(): TaskSpec {
   return {
     id: "",
@@ -1889,6 +2091,7 @@ function createBaseTaskSpec(): TaskSpec {
     key: "",
     cost: 0,
     after: [],
+    onDepFailure: 0,
     webhook: "",
   };
 }
@@ -1959,7 +2162,10 @@ export const TaskSpec: MessageFns<TaskSpec> = {
       writer.uint32(184).uint32(message.cost);
     }
     for (const v of message.after) {
-      writer.uint32(202).string(v!);
+      After.encode(v!, writer.uint32(202).fork()).join();
+    }
+    if (message.onDepFailure !== 0) {
+      writer.uint32(280).int32(message.onDepFailure);
     }
     if (message.webhook !== "") {
       writer.uint32(210).string(message.webhook);
@@ -2156,7 +2362,15 @@ export const TaskSpec: MessageFns<TaskSpec> = {
               break;
             }
 
-            message.after.push(reader.string());
+            message.after.push(After.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 35: {
+            if (tag !== 280) {
+              break;
+            }
+
+            message.onDepFailure = reader.int32() as any;
             continue;
           }
           case 26: {
@@ -2225,7 +2439,8 @@ export const TaskSpec: MessageFns<TaskSpec> = {
       : undefined;
     message.key = object.key ?? "";
     message.cost = object.cost ?? 0;
-    message.after = object.after?.map((e) => e) || [];
+    message.after = object.after?.map((e) => After.fromPartial(e)) || [];
+    message.onDepFailure = object.onDepFailure ?? 0;
     message.webhook = object.webhook ?? "";
     return message;
   },
@@ -2422,6 +2637,10 @@ function createBaseTask(): Task {
     head: Buffer.alloc(0),
     key: "",
     cost: 0,
+    after: [],
+    onDepFailure: 0,
+    pending: 0,
+    dependents: 0,
   };
 }
 
@@ -2561,6 +2780,18 @@ export const Task: MessageFns<Task> = {
     }
     if (message.cost !== 0) {
       writer.uint32(376).uint32(message.cost);
+    }
+    for (const v of message.after) {
+      AfterState.encode(v!, writer.uint32(402).fork()).join();
+    }
+    if (message.onDepFailure !== 0) {
+      writer.uint32(408).int32(message.onDepFailure);
+    }
+    if (message.pending !== 0) {
+      writer.uint32(416).uint32(message.pending);
+    }
+    if (message.dependents !== 0) {
+      writer.uint32(424).uint32(message.dependents);
     }
     return writer;
   },
@@ -2925,6 +3156,38 @@ export const Task: MessageFns<Task> = {
             message.cost = reader.uint32();
             continue;
           }
+          case 50: {
+            if (tag !== 402) {
+              break;
+            }
+
+            message.after.push(AfterState.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 51: {
+            if (tag !== 408) {
+              break;
+            }
+
+            message.onDepFailure = reader.int32() as any;
+            continue;
+          }
+          case 52: {
+            if (tag !== 416) {
+              break;
+            }
+
+            message.pending = reader.uint32();
+            continue;
+          }
+          case 53: {
+            if (tag !== 424) {
+              break;
+            }
+
+            message.dependents = reader.uint32();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -3021,6 +3284,10 @@ export const Task: MessageFns<Task> = {
     message.head = object.head ?? Buffer.alloc(0);
     message.key = object.key ?? "";
     message.cost = object.cost ?? 0;
+    message.after = object.after?.map((e) => AfterState.fromPartial(e)) || [];
+    message.onDepFailure = object.onDepFailure ?? 0;
+    message.pending = object.pending ?? 0;
+    message.dependents = object.dependents ?? 0;
     return message;
   },
 };
