@@ -54,6 +54,12 @@ type taskView struct {
 	Headers map[string]string `json:"headers,omitempty"`
 	// By name, for people and tools.
 	Labels map[string]string `json:"labels,omitempty"`
+	// After are the tasks that it was made to wait for; Pending is how many of them a blocked task waits for.
+	After        []afterView `json:"after,omitempty"`
+	OnDepFailure string      `json:"on_dep_failure,omitempty"`
+	Pending      int         `json:"pending,omitempty"`
+	// Dependents is how many blocked tasks wait for this one.
+	Dependents int `json:"dependents,omitempty"`
 	// Times of the server's clock. RunAt is when a delayed task becomes ready, StartedAt and
 	// LeaseUntil belong to the last attempt.
 	CreatedAt  time.Time `json:"created_at,omitzero"`
@@ -101,7 +107,10 @@ func viewOf(t *millrace.TaskInfo, whole bool) taskView {
 		Failures: t.Failures, Crashes: t.Crashes, Priority: t.Priority, Tag: t.Tag, Headers: t.Headers, CreatedAt: t.CreatedAt,
 		RunAt: t.RunAt, StartedAt: t.StartedAt, FinishedAt: t.FinishedAt, LeaseUntil: t.LeaseUntil, Worker: t.Worker,
 		Error: t.ErrorMessage, ErrorCode: t.ErrorCode, Labels: t.Labels, ExpiresAt: t.ExpiresAt, Cancel: cancelOf(t.Cancel), Progress: progressViewOf(t.Progress),
-		Fingerprint: t.Fingerprint,
+		Fingerprint: t.Fingerprint, Pending: t.Pending, Dependents: t.Dependents,
+	}
+	if v.After = aftersOf(t.After); len(v.After) > 0 {
+		v.OnDepFailure = t.OnDepFailure.String()
 	}
 	if whole {
 		v.Payload = (*content)(&t.Payload)
@@ -127,6 +136,12 @@ func (v taskView) text(w io.Writer) {
 		if !l.t.IsZero() {
 			fmt.Fprintf(w, "%-10s%s\n", l.name, stamp(l.t))
 		}
+	}
+	for _, d := range v.After {
+		fmt.Fprintf(w, "after     %s\n", d.text())
+	}
+	if v.Dependents > 0 {
+		fmt.Fprintf(w, "holds up  %d\n", v.Dependents)
 	}
 	if v.Worker != "" {
 		fmt.Fprintf(w, "worker    %s\n", oneLine(v.Worker))
@@ -167,6 +182,9 @@ type taskFlags struct {
 	cost                           int
 	// until and conflict are words about the unique key.
 	until, conflict string
+	// Tasks to wait for, each an id, or ID:terminal; onDepFailure is hold, cancel or run.
+	after        []string
+	onDepFailure string
 	// Headers by name.
 	headers map[string]string
 	// Labels by name.
@@ -189,7 +207,8 @@ func (a *app) taskCreateCmd() *cobra.Command {
 		Use:   "create QUEUE [PAYLOAD|-]",
 		Short: "Create a task and print its id",
 		Example: `  millrace task create mail '{"to":"ada"}'
-  millrace task create build - --delay 5m < job.json`,
+  millrace task create build - --delay 5m < job.json
+  millrace task create report --after "$fetch" --after "$clean:terminal"`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(c *cobra.Command, args []string) error {
 			var payload []byte
@@ -217,6 +236,8 @@ func (a *app) taskCreateCmd() *cobra.Command {
 	flags.StringVar(&f.tag, "tag", "", "tag: tasks and keys with one tag share a partition and can change together")
 	flags.StringVar(&f.key, "key", "", "key: the line of the queue that the task waits in, which has its share and limits")
 	flags.IntVar(&f.cost, "cost", 0, "what the task weighs in shares and rates; default 1")
+	flags.StringArrayVar(&f.after, "after", nil, "id of a task that must complete before; ID:terminal: that must only end; may be repeated")
+	flags.StringVar(&f.onDepFailure, "on-dep-failure", "", "what follows when a task of --after is not completed: hold, cancel or run; default hold")
 	flags.StringToStringVar(&f.headers, "header", nil, "header NAME=VALUE; may be repeated")
 	flags.StringToStringVar(&f.labels, "label", nil, "label NAME=VALUE; may be repeated")
 	momentVar(flags, &f.expiresAt, "expires-at", "time at which the task is dead if no worker got it")
@@ -272,6 +293,11 @@ func (a *app) createTask(ctx context.Context, c *millrace.Client, queue string, 
 	if len(f.labels) > 0 {
 		opts = append(opts, millrace.Labels(f.labels))
 	}
+	waits, err := f.waits()
+	if err != nil {
+		return err
+	}
+	opts = append(opts, waits...)
 	switch {
 	case !f.expiresAt.IsZero():
 		opts = append(opts, millrace.ExpiresAt(f.expiresAt))

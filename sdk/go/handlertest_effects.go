@@ -251,6 +251,21 @@ func taskLine(l *effectLine, s *millracev1.TaskSpec) {
 		}
 		l.field("headers", headers)
 	}
+	if len(s.After) > 0 {
+		after := make([]json.RawMessage, len(s.After))
+		for i, a := range s.After {
+			one := new(effectLine)
+			one.field("id", a.Id)
+			if a.On == millracev1.After_TERMINAL {
+				one.field("on", "terminal")
+			}
+			after[i] = one.end()
+		}
+		l.field("after", after)
+	}
+	if d := DepFailure(s.OnDepFailure - millracev1.OnDepFailure_HOLD); d > DepHold {
+		l.field("on_dep_failure", d.String())
+	}
 	if u := s.Unique; u != nil {
 		one := new(effectLine)
 		one.field("key", u.Key)

@@ -189,6 +189,9 @@ func checkSpec(spec *millracev1.TaskSpec) error {
 	if err := checkLabels(spec.Labels); err != nil {
 		return err
 	}
+	if err := checkAfter(spec.After); err != nil {
+		return err
+	}
 	if wire.Size(spec) > session.FrameBytes {
 		return tooLarge("payload", "frame_bytes", session.FrameBytes)
 	}

@@ -55,7 +55,7 @@ type TaskInfo struct {
 	Queue   string
 	Kind    string
 	State   State
-	Reason  string // of waiting: delay, retry, snooze, cron; of the end: max_attempts, max_crashes, max_deliveries, fatal, expired
+	Reason  string // of waiting: delay, retry, snooze, cron; of the end: max_attempts, max_crashes, max_deliveries, fatal, expired, dependency
 	Payload []byte // empty in lists
 	// Head has the first bytes of the payload, and PayloadSize its whole length, where a list asked for them.
 	Head        []byte
@@ -115,6 +115,13 @@ type TaskInfo struct {
 	// Progress is what the worker of the last attempt told with Task.Progress; nil: nothing.
 	Progress *Progress
 
+	// After are the tasks that it was made to wait for, and OnDepFailure what becomes of it when one of them is not completed. Pending is
+	// how many of them a blocked task waits for, Dependents how many blocked tasks wait for this one.
+	After        []Dependency
+	OnDepFailure DepFailure
+	Pending      int
+	Dependents   int
+
 	At Place // where the read stands in the log
 }
 
@@ -132,6 +139,7 @@ func taskInfo(t *millracev1.Task, at *millracev1.At) *TaskInfo {
 		FinishedAt: timeOf(t.FinishedAt), LeaseUntil: timeOf(t.LeaseUntil), Creator: t.Creator, Worker: t.Worker,
 		Result: t.Result, ResultType: t.ResultType, HasResult: t.HasResult, ErrorCode: t.Error.GetCode(),
 		ErrorMessage: t.Error.GetMessage(), ErrorStack: t.Error.GetStack(), Fingerprint: t.Fingerprint, At: placeOf(at),
+		After: dependencies(t.After), OnDepFailure: DepFailure(max(t.OnDepFailure-millracev1.OnDepFailure_HOLD, 0)), Pending: int(t.Pending), Dependents: int(t.Dependents),
 	}
 }
 

@@ -65,6 +65,9 @@ func Task(spec *millracev1.TaskSpec, partitions, home int) (place int, err *faul
 	}
 	// Without an id the task gets one that names the place twice, in its partition bits and in its random ones.
 	if spec.Id == "" {
+		if after := firstAfter(spec); after != "" && text == "" {
+			home = Of(after, partitions) // those that a task waits for are of its partition
+		}
 		if home < 0 {
 			home = rand.IntN(partitions)
 		}
@@ -143,7 +146,18 @@ func Create(spec *millracev1.TaskSpec, partitions int) int {
 	if id, ok := Parse(spec.GetId()); ok {
 		return id.Home(partitions)
 	}
+	if after := firstAfter(spec); after != "" {
+		return Of(after, partitions)
+	}
 	return -1
+}
+
+// firstAfter is the id of the first task that one waits for, or empty.
+func firstAfter(spec *millracev1.TaskSpec) string {
+	if len(spec.GetAfter()) == 0 {
+		return ""
+	}
+	return spec.GetAfter()[0].GetId()
 }
 
 // All returns the one partition of a commit: home, or where its first part says when home is below 0. It refuses
