@@ -66,10 +66,42 @@ func (f *taskFlags) waits() (opts []millrace.AddOption, err error) {
 	if len(f.after) == 0 {
 		return nil, usageError{errors.New("--on-dep-failure: needs --after")}
 	}
-	for _, d := range [...]millrace.DepFailure{millrace.DepHold, millrace.DepCancel, millrace.DepRun} {
-		if d.String() == f.onDepFailure {
-			return append(opts, millrace.OnDepFailure(d)), nil
-		}
+	if d, ok := depFailureOf(f.onDepFailure); ok {
+		return append(opts, millrace.OnDepFailure(d)), nil
 	}
 	return nil, usageError{fmt.Errorf("--on-dep-failure: must be hold, cancel or run, not %q", f.onDepFailure)}
+}
+
+// depFailureOf reads what becomes of a task when one that it waits for is not completed.
+func depFailureOf(word string) (millrace.DepFailure, bool) {
+	for _, d := range [...]millrace.DepFailure{millrace.DepHold, millrace.DepCancel, millrace.DepRun} {
+		if d.String() == word {
+			return d, true
+		}
+	}
+	return 0, false
+}
+
+// afterOptions reads the tasks that the one of a task_create waits for.
+func afterOptions(o *strictObject) (opts []millrace.AddOption) {
+	for _, a := range o.objects("after") {
+		id := a.required("id")
+		switch on, ok := a.text("on"); {
+		case ok && on == "terminal":
+			opts = append(opts, millrace.AfterEnd(id))
+		case ok && on != "completed":
+			a.refuse("on", "must be completed or terminal")
+		default:
+			opts = append(opts, millrace.After(id))
+		}
+		o.within("after", a.done())
+	}
+	if word, ok := o.text("on_dep_failure"); ok {
+		d, known := depFailureOf(word)
+		if !known {
+			o.refuse("on_dep_failure", "must be hold, cancel or run")
+		}
+		opts = append(opts, millrace.OnDepFailure(d))
+	}
+	return opts
 }

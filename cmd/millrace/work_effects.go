@@ -350,6 +350,7 @@ func taskOptions(o *strictObject) (opts []millrace.AddOption) {
 	if name, ok := o.text("content_type"); ok {
 		opts = append(opts, millrace.ContentType(name))
 	}
+	opts = append(opts, afterOptions(o)...)
 	// The errors of nested objects are noted under the name of the field that holds them.
 	for _, h := range o.objects("headers") {
 		opts = append(opts, millrace.Header(h.required("name"), h.required("value")))

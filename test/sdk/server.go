@@ -131,6 +131,7 @@ func (s *server) do(ctx context.Context, word string, value any) (any, error) {
 			"task_code": t.ErrorCode, "message": t.ErrorMessage, "stack": t.ErrorStack, "payload_base64": base64.StdEncoding.EncodeToString(t.Payload),
 			"content_type": t.ContentType, "result_base64": base64.StdEncoding.EncodeToString(t.Result), "result_type": t.ResultType,
 			"tag": t.Tag, "key": t.Key, "cost": t.Cost, "priority": t.Priority, "labels": t.Labels, "headers": t.Headers,
+			"pending": t.Pending, "dependents": t.Dependents, "on_dep_failure": t.OnDepFailure.String(),
 		}, nil
 	case "count":
 		q, err := s.client.Queue(fmt.Sprint(value)).Stats(ctx)

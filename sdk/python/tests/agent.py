@@ -155,6 +155,14 @@ def job_of(c: dict[str, Any]) -> mr.Job[Any, Any]:
     return mr.Job(c["job"], queue=c.get("queue") or c["job"], args=made, result=result)
 
 
+def waits_of(c: dict[str, Any]) -> dict[str, Any]:
+    """Read which tasks an add, or the effect of one, waits for."""
+    o: dict[str, Any] = {k: c[k] for k in ("on_dep_failure",) if k in c}
+    if "after" in c:
+        o["after"] = [mr.After(a["id"], a.get("on", "completed")) for a in c["after"]]
+    return o
+
+
 def options_of(c: dict[str, Any]) -> dict[str, Any]:
     """Read the settings of an add."""
     o: dict[str, Any] = {k: c[k] for k in ("id", "tag", "cost", "priority", "headers", "labels", "attempts") if k in c}
@@ -168,6 +176,7 @@ def options_of(c: dict[str, Any]) -> dict[str, Any]:
         o["unique"] = u if isinstance(u, str) else mr.Unique(u["key"], u.get("ttl_ms", 0) / 1000 or None)
         if "until" in c or "on_conflict" in c:
             o["unique"] = mr.Unique(u, until=c.get("until", "ttl"), on_conflict=c.get("on_conflict", "return"))
+    o |= waits_of(c)
     if "retry" in c:
         r = c["retry"]
         given = {k: r[k + "_ms"] / 1000 for k in ("base", "max") if k + "_ms" in r}
@@ -259,6 +268,7 @@ def _write_create(to: mr.Changes, o: dict[str, Any]) -> None:
         more["delay"] = o["delay_ms"] / 1000
     if "unique" in o:
         more["unique"] = mr.Unique(**o["unique"])
+    more |= waits_of(o)
     mr.Job(kind, queue=o["queue"]).add_tx(to, _payload(o), **more)
 
 

@@ -4,7 +4,7 @@ import type { Method, TlsOptions } from "./core/transport.js";
 import { restHosts, type Transport } from "./core/ways.js";
 import { Engine } from "./engine.js";
 import { invalid, millis, type Span } from "./errors.js";
-import { CancelRequest, GetRequest } from "./gen/millrace/v1/task.js";
+import { AfterOn, CancelRequest, GetRequest } from "./gen/millrace/v1/task.js";
 import { stateName } from "./job.js";
 import { KV } from "./kv.js";
 import { Ledger } from "./ledger.js";
@@ -61,6 +61,23 @@ export interface TaskInfo {
 	errorCode: string;
 	errorMessage: string;
 	progress: { percent: number; message: string } | undefined;
+	/** The tasks that it was made to wait for. */
+	after: Dependency[];
+	/** How many of them a blocked task waits for. */
+	pending: number;
+	/** How many blocked tasks wait for this one. */
+	dependents: number;
+}
+
+/** How a task stands that another one was made to wait for. */
+export interface Dependency {
+	id: string;
+	/** Terminal: any end is enough. */
+	on: "completed" | "terminal";
+	/** Empty where it is not there any more. */
+	state: string;
+	/** The other one still waits for it. */
+	waits: boolean;
 }
 
 /** Counts of a queue. */
@@ -169,6 +186,14 @@ export class Client {
 			errorCode: t.error?.code ?? "",
 			errorMessage: t.error?.message ?? "",
 			progress: t.progress && { percent: t.progress.percent, message: t.progress.message },
+			after: t.after.map((a) => ({
+				id: a.id,
+				on: a.on === AfterOn.TERMINAL ? "terminal" : "completed",
+				state: a.state ? stateName(a.state) : "",
+				waits: a.waits,
+			})),
+			pending: t.pending,
+			dependents: t.dependents,
 		};
 	}
 

@@ -2,7 +2,7 @@
 
 import type { Timestamp } from "./gen/google/protobuf/timestamp.js";
 import { RefChangeKind } from "./gen/millrace/v1/ref_change.js";
-import type { Op, TaskSpec } from "./gen/millrace/v1/task.js";
+import { AfterOn, OnDepFailure, type Op, type TaskSpec } from "./gen/millrace/v1/task.js";
 import { fromDuration, fromTimestamp } from "./time.js";
 
 /** One effect. Bytes that are not UTF-8 are in a field with _base64 behind its name. */
@@ -38,6 +38,9 @@ function taskEffect(s: TaskSpec): Effect {
 	if (s.runAt) out.run_at = timeOf(s.runAt);
 	if (s.headers.length > 0) out.headers = s.headers.map((h) => ({ name: h.name, value: h.value }));
 	if (Object.keys(s.labels).length > 0) out.labels = s.labels;
+	if (s.after.length > 0)
+		out.after = s.after.map((a) => (a.on === AfterOn.TERMINAL ? { id: a.id, on: "terminal" } : { id: a.id }));
+	if (s.onDepFailure > OnDepFailure.HOLD) out.on_dep_failure = OnDepFailure[s.onDepFailure]!.toLowerCase();
 	if (s.unique) out.unique = { key: s.unique.key };
 	if (s.maxAttempts) out.max_attempts = s.maxAttempts;
 	if (s.maxCrashes) out.max_crashes = s.maxCrashes;

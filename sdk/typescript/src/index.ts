@@ -1,5 +1,5 @@
 /** Client of Millrace, a durable work queue with transactions. */
-export { Client, type ClientOptions, type QueueStats, type TaskInfo } from "./client.js";
+export { Client, type ClientOptions, type Dependency, type QueueStats, type TaskInfo } from "./client.js";
 export type { Codec } from "./content.js";
 export type { Logger } from "./core/hub.js";
 export { newId } from "./core/place.js";
@@ -28,6 +28,7 @@ export {
 	type JobOptions,
 	job,
 	type RetryPolicy,
+	type TaskRef,
 } from "./job.js";
 export { KV, Value } from "./kv.js";
 export { methods } from "./methods.js";

@@ -3,7 +3,10 @@ import { type Codec, decode, encode } from "./content.js";
 import { newId } from "./core/place.js";
 import { BatchError, invalid, MillraceError, millis, type Span, TaskError } from "./errors.js";
 import {
+	type After,
+	AfterOn,
 	Backoff,
+	OnDepFailure,
 	State,
 	type TaskSpec,
 	TaskSpec as TaskSpecCodec,
@@ -80,7 +83,14 @@ export interface AddOptions {
 	onConflict?: "return" | "reject" | "replace";
 	headers?: Record<string, string>;
 	labels?: Record<string, string>;
+	/** It is blocked until these tasks have completed, or with on: "terminal" have ended. They are of the same partition. */
+	after?: readonly (TaskRef | { task: TaskRef; on?: "completed" | "terminal" })[];
+	/** What follows when one of them is not completed: it is held (the default), cancelled, or runs all the same. */
+	onDepFailure?: "hold" | "cancel" | "run";
 }
+
+/** A task: its id, or its handle. */
+export type TaskRef = string | { readonly id: string };
 
 export interface CallOptions {
 	/** Default: 30 seconds. */
@@ -146,6 +156,19 @@ const backoffs = {
 	fixed: Backoff.FIXED,
 	linear: Backoff.LINEAR,
 };
+
+const depFailures = { hold: OnDepFailure.HOLD, cancel: OnDepFailure.CANCEL, run: OnDepFailure.RUN };
+
+/** A task to wait for. That of a handle in the same commit has its id when the commit is placed. */
+function afterOf(a: TaskRef | { task: TaskRef; on?: "completed" | "terminal" }): After {
+	const [task, on] = typeof a === "object" && "task" in a ? [a.task, a.on] : [a, undefined];
+	return {
+		get id() {
+			return typeof task === "string" ? task : task.id;
+		},
+		on: on === "terminal" ? AfterOn.TERMINAL : AfterOn.COMPLETED,
+	};
+}
 
 /** A kind of task: its name, its settings, and the types of its arguments and results. */
 export class Job<In, Args, Out> {
@@ -252,6 +275,8 @@ export class Job<In, Args, Out> {
 		});
 		if (o.headers) spec.headers = Object.entries(o.headers).map(([name, value]) => ({ name, value }));
 		if (o.labels) spec.labels = { ...o.labels };
+		if (o.after) spec.after = o.after.map(afterOf);
+		if (o.onDepFailure) spec.onDepFailure = depFailures[o.onDepFailure];
 		if (o.delay !== undefined) spec.delay = toDuration(millis(o.delay));
 		if (o.runAt) spec.runAt = toTimestamp(o.runAt);
 		if (o.expires !== undefined) spec.expiresAt = toTimestamp(new Date(Date.now() + millis(o.expires)));

@@ -62,10 +62,12 @@ export function optionsOf(s: Fields): Fields {
 		["on_conflict", "onConflict"],
 		["headers", "headers"],
 		["labels", "labels"],
+		["on_dep_failure", "onDepFailure"],
 		["timeout_ms", "timeout"],
 	] as const) {
 		if (s[from] !== undefined) o[to] = s[from];
 	}
+	if (s.after) o.after = (s.after as Fields[]).map((a) => ({ task: a.id, on: a.on ?? "completed" }));
 	return o;
 }
 

@@ -88,6 +88,8 @@ type adding struct {
 	Conflict  string            `json:"on_conflict"`
 	Headers   map[string]string `json:"headers"`
 	Labels    map[string]string `json:"labels"`
+	After     []after           `json:"after"`
+	OnDep     string            `json:"on_dep_failure"`
 	Attempts  int               `json:"attempts"`
 	LeaseMS   int64             `json:"lease_ms"`
 	MaxRunMS  int64             `json:"max_run_ms"`

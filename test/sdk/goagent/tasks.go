@@ -95,7 +95,23 @@ func (s *adding) options() (opts []millrace.AddOption) {
 	if len(s.Labels) > 0 {
 		opts = append(opts, millrace.Labels(s.Labels))
 	}
+	for _, a := range s.After {
+		if a.On == "terminal" {
+			opts = append(opts, millrace.AfterEnd(a.ID))
+		} else {
+			opts = append(opts, millrace.After(a.ID))
+		}
+	}
+	if s.OnDep != "" {
+		opts = append(opts, millrace.OnDepFailure(map[string]millrace.DepFailure{"cancel": millrace.DepCancel, "run": millrace.DepRun}[s.OnDep]))
+	}
 	return opts
+}
+
+// after is a task to wait for; on is completed, or terminal where any end is enough.
+type after struct {
+	ID string `json:"id"`
+	On string `json:"on"`
 }
 
 // fromText reads a value of a job out of the protocol's text.
@@ -251,6 +267,8 @@ type op struct {
 	Queue       string            `json:"queue"`
 	Tag         string            `json:"tag"`
 	Labels      map[string]string `json:"labels"`
+	After       []after           `json:"after"`
+	OnDep       string            `json:"on_dep_failure"`
 	Reason      string            `json:"reason"`
 	Resume      bool              `json:"resume"`
 }
@@ -305,7 +323,7 @@ func (o *op) apply(tx *millrace.Tx) error {
 	case "vector_delete":
 		tx.Collection(o.Collection).Remove(o.ID)
 	case "task_create":
-		s := &adding{Job: o.Kind, Queue: o.Queue, ID: o.ID, Tag: o.Tag, Labels: o.Labels}
+		s := &adding{Job: o.Kind, Queue: o.Queue, ID: o.ID, Tag: o.Tag, Labels: o.Labels, After: o.After, OnDep: o.OnDep}
 		if s.Job == "" {
 			s.Job = o.Queue
 		}

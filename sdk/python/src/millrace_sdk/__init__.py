@@ -39,7 +39,7 @@ from .errors import (
 )
 from .job import AddOptions, Job, TaskOptions, job
 from .tx import Changes, Effects
-from .types import At, Committed, KVItem, QueueStats, Retry, TaskInfo, Unique
+from .types import After, At, Committed, Dependency, KVItem, QueueStats, Retry, TaskInfo, Unique
 
 if TYPE_CHECKING:
     from .aio import AsyncClient, AsyncHandle, AsyncTx
@@ -51,6 +51,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AddOptions",
+    "After",
     "AlreadyExists",
     "AsyncClient",
     "AsyncHandle",
@@ -64,6 +65,7 @@ __all__ = [
     "Committed",
     "DataLoss",
     "DeadlineExceeded",
+    "Dependency",
     "Effects",
     "Failure",
     "Fatal",

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from ._core import wire
-from .types import time_of
+from .types import DEP_FAILURES, time_of
 
 
 def _content(name: str, raw: bytes) -> dict[str, Any]:
@@ -49,6 +49,10 @@ def _task(spec: Any) -> dict[str, Any]:
         out["unique"] = {"key": spec.unique.key}
     if spec.labels:
         out["labels"] = dict(spec.labels)
+    if spec.after:
+        out["after"] = [{"id": a.id} | ({"on": "terminal"} if a.on == 1 else {}) for a in spec.after]
+    if spec.on_dep_failure > 1:
+        out["on_dep_failure"] = DEP_FAILURES[spec.on_dep_failure]
     return out
 
 

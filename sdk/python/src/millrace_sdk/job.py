@@ -7,14 +7,14 @@ import inspect
 import sys
 import typing
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, overload
 
 from . import codec as codecs
 from . import errors
 from ._core import wire
 from ._otel import inject
 from .codec import Codec
-from .types import Retry, Unique
+from .types import DEP_FAILURES, After, Retry, Unique
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -43,6 +43,8 @@ class TaskOptions(TypedDict, total=False):
     unique: str | Unique
     headers: Mapping[str, str]
     labels: Mapping[str, str]
+    after: Iterable[str | After | Handle[Any] | AsyncHandle[Any]]  # it is blocked until these tasks have completed
+    on_dep_failure: Literal["hold", "cancel", "run"]  # what follows when one of them is not completed
     attempts: int
     crashes: int
     deliveries: int
@@ -247,6 +249,10 @@ def _settle_options(spec: Any, o: Mapping[str, Any]) -> None:
         wire.set_time(spec.run_at, o["run_at"].timestamp())
     if o.get("expires_at") is not None:
         wire.set_time(spec.expires_at, o["expires_at"].timestamp())
+    for task in o.get("after") or ():
+        (task if isinstance(task, After) else After(task))._write(spec.after.add())
+    if o.get("on_dep_failure"):
+        spec.on_dep_failure = DEP_FAILURES.index(o["on_dep_failure"])
     unique = o.get("unique")
     if isinstance(unique, Unique):
         spec.unique.key = unique.key

@@ -85,6 +85,28 @@ class KVItem:
 
 
 @dataclass(frozen=True)
+class After:
+    """A task that another one waits for: it must complete, or with on="terminal" only end, however it ends."""
+
+    task: Any  # its id, or what add returned
+    on: Literal["completed", "terminal"] = "completed"
+
+    def _write(self, m: Any) -> None:
+        m.id = self.task if isinstance(self.task, str) else self.task.id
+        m.on = 1 if self.on == "terminal" else 0
+
+
+@dataclass(frozen=True)
+class Dependency:
+    """How a task stands that another one was made to wait for."""
+
+    id: str
+    on: str  # completed, or terminal: any end is enough
+    state: str  # empty: it is not there any more
+    waits: bool  # the other one still waits for it
+
+
+@dataclass(frozen=True)
 class TaskInfo:
     """A task as it was read."""
 
@@ -114,6 +136,10 @@ class TaskInfo:
     created_at: datetime.datetime | None
     finished_at: datetime.datetime | None
     message: Any = field(repr=False, compare=False, default=None)  # of the contract, with all that it has
+    after: tuple[Dependency, ...] = ()  # the tasks that it was made to wait for
+    on_dep_failure: str = ""  # what follows when one of them is not completed
+    pending: int = 0  # how many of them a blocked task waits for
+    dependents: int = 0  # how many blocked tasks wait for this one
 
 
 @dataclass(frozen=True)
@@ -172,7 +198,17 @@ def task_info(t: Any) -> TaskInfo:
         created_at=_maybe(t, "created_at"),
         finished_at=_maybe(t, "finished_at"),
         message=t,
+        after=tuple(
+            Dependency(a.id, "terminal" if a.on == 1 else "completed", wire.state(a.state) if a.state else "", a.waits)
+            for a in t.after
+        ),
+        on_dep_failure=DEP_FAILURES[t.on_dep_failure] if t.on_dep_failure < len(DEP_FAILURES) else "",
+        pending=t.pending,
+        dependents=t.dependents,
     )
+
+
+DEP_FAILURES = ("", "hold", "cancel", "run")  # by number
 
 
 def queue_stats(s: Any) -> QueueStats:

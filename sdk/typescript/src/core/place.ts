@@ -156,7 +156,8 @@ export function placeOfTask(s: TaskSpec, partitions: number): number {
 	const text = s.tag || s.key || s.unique?.key;
 	if (text) return placeOfText(text, partitions);
 	const id = s.id ? parseId(s.id) : undefined;
-	return id ? homeOf(id, partitions) : -1;
+	if (id) return homeOf(id, partitions);
+	return s.after[0] ? placeOfId(s.after[0].id, partitions) : -1;
 }
 
 const stray = (field: string, message: string): Fault => ({
@@ -178,6 +179,10 @@ export function placeTask(s: TaskSpec, partitions: number, home: number): number
 	const text = s.tag || s.key || s.unique?.key;
 	let place = text ? placeOfText(text, partitions) : home;
 	if (!s.id) {
+		if (s.after[0] && !text) {
+			const others = placeOfId(s.after[0].id, partitions); // those that a task waits for are of its partition
+			if (others >= 0) place = others;
+		}
 		s.id = idIn(place, partitions);
 		return place;
 	}

@@ -133,6 +133,8 @@ def task_place(spec: Any, partitions: int, home: int = -1) -> int:
     if text:
         home = text_place(text.encode(), partitions)
     if not spec.id:
+        if spec.after and not text:
+            home = id_place(spec.after[0].id, partitions)  # those that a task waits for are of its partition
         if home < 0:
             home = wire.random_bits(32) % partitions
         spec.id = format_id(placed(fresh(), home, partitions))
@@ -166,7 +168,9 @@ def create_place(spec: Any, partitions: int) -> int:
     if text:
         return text_place(text.encode(), partitions)
     n = parse_id(spec.id)
-    return -1 if n is None else id_home(n, partitions)
+    if n is None:
+        return id_place(spec.after[0].id, partitions) if spec.after else -1
+    return id_home(n, partitions)
 
 
 def range_place(r: Any, partitions: int) -> int:
