@@ -139,7 +139,7 @@ func runPage(t *testing.T, path string) (out string, c *millrace.Client) {
 func TestThePageOnTasksIsTrue(t *testing.T) {
 	t.Parallel()
 	out, c := runPage(t, "../../docs/start/tasks.md")
-	for _, want := range []string{"\n+ millrace kv get counts thumbs\n1", " --raw payload\n\"april\"", " 1  going on from page 0\n", " 2  going on from page 1\n"} {
+	for _, want := range []string{"\n+ millrace kv get counts thumbs\n1", " --raw payload\n\"april\"", " 1  going on from page 0\n", "It waits for 2 tasks to end.", " 2  going on from page 1\n"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not in\n%s", want, out)
 		}
