@@ -40,6 +40,7 @@ func Drivers() map[string]bench.Driver {
 		"queue.redrive":       Redrive,
 		"queue.depth":         Depth,
 		"queue.effects":       Effects,
+		"queue.after":         Chains,
 		"queue.unique":        UniqueKeys,
 		"queue.latency":       Latency,
 		"queue.idle":          Idle,

@@ -133,7 +133,7 @@ func (q *queueRun) open(ctx context.Context) error {
 // pump returns what one pump calls over and over: one create, or one call with a batch.
 func (q *queueRun) pump() func(ctx context.Context, p *bench.Pump) {
 	if q.rig.Shape.ProducerBatch > 1 {
-		return q.createMany
+		return func(ctx context.Context, p *bench.Pump) { q.createMany(ctx, p) }
 	}
 	return q.createOne
 }
@@ -165,8 +165,8 @@ func (q *queueRun) createOne(ctx context.Context, p *bench.Pump) {
 
 // createMany creates a batch in one call. Some tasks of it may be created and others not; each is
 // noted for itself.
-func (q *queueRun) createMany(ctx context.Context, p *bench.Pump) {
-	handles, err := q.job.AddMany(ctx, q.clients[p.Number%len(q.clients)], q.args)
+func (q *queueRun) createMany(ctx context.Context, p *bench.Pump, options ...millrace.AddOption) {
+	handles, err := q.job.AddMany(ctx, q.clients[p.Number%len(q.clients)], q.args, options...)
 	// n is the number of tasks that surely were created.
 	n := 0
 	for _, h := range handles {

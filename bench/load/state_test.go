@@ -139,6 +139,12 @@ func TestCompletionsWithAndWithoutAUniqueKeyAreCountedInTurn(t *testing.T) {
 	wantMetrics(t, run, "unique_cycles_per_s", "bare_cycles_per_s", "unique_ratio")
 }
 
+func TestChainsAndSingleTasksAreCountedInTurn(t *testing.T) {
+	run := on(t, bench.InProc, small(Chains, bench.Shape{Producers: 1, Pumps: 8, Workers: 1, Slots: 16, WorkerBatch: 4, ProducerBatch: 4}))
+	clean(t, run)
+	wantMetrics(t, run, "chain_cycles_per_s", "bare_cycles_per_s", "chain_ratio")
+}
+
 // resting is Effects with pumps that rest for longer than a slice takes: few slices have a completion, and none need have one within
 // the window's time.
 func resting(ctx context.Context, rig *bench.Rig) error {

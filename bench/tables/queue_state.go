@@ -85,6 +85,22 @@ func queueUnique() bench.Suite {
 	}
 }
 
+// queueAfter is the batched cycle of tasks that wait for each other.
+func queueAfter() bench.Suite {
+	return bench.Suite{
+		Name: "queue.after", Title: "Batched cycle of chains of 8 tasks, each of which waits for the one before, against single tasks", Priority: "P0",
+		Bench: "BenchmarkQueueAfter", Headline: chainCycles, Window: 10 * time.Second, Warmup: 2 * time.Second,
+		Rows: []bench.RowSpec{{
+			Name: "chains", Title: "ten slices of the window, single tasks and chains in turn", Profiles: []string{Smoke, Full}, NoCeiling: true,
+			Shape: bench.Shape{
+				Nodes: 1, Shards: 1, Producers: 1, Pumps: 32, Workers: 1, Slots: 128, WorkerBatch: 32, ProducerBatch: 8, Lease: lease,
+				Transport: "stream",
+			},
+			Targets: []bench.Target{free(atLeast(chainShare, anyDurability, 0.7, 0, ofQueue))},
+		}},
+	}
+}
+
 // queueIdle weighs workers' streams on which nothing happens, and the server that has none.
 func queueIdle() bench.Suite {
 	return bench.Suite{

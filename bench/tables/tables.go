@@ -124,6 +124,9 @@ const (
 	// without, in turn.
 	uniqueCycles = "unique_cycles_per_s"
 	uniqueShare  = "unique_ratio"
+	// chainCycles counts cycles of tasks of chains, and chainShare is their rate over that of single tasks, in turn.
+	chainCycles = "chain_cycles_per_s"
+	chainShare  = "chain_ratio"
 	// claimTail is the p99 from a create to the task's handler.
 	claimTail = "create_to_claim_p99_us"
 	// streamMemory is the growth of the process per idle stream.
@@ -152,7 +155,7 @@ func Suites() []bench.Suite {
 func queueSuites() []bench.Suite {
 	return []bench.Suite{
 		queueCycle(), queueSteady(), queueRaft(), queueSmart(), queueCoalesce(), queueCoalesceRaft(), queueTransport(),
-		queueCodec(), queueGC(), queueLatency(), queueDeep(), queueRestart(), queueRedrive(), queueEffects(), queueUnique(), queueIdle(), queueDepth(), queueMix(), queueK6(), queueFailover(), streamsIdle(), tenantTiming(), tenantNeighbour(),
+		queueCodec(), queueGC(), queueLatency(), queueDeep(), queueRestart(), queueRedrive(), queueEffects(), queueUnique(), queueAfter(), queueIdle(), queueDepth(), queueMix(), queueK6(), queueFailover(), streamsIdle(), tenantTiming(), tenantNeighbour(),
 	}
 }
 

@@ -240,7 +240,8 @@ const runLength = 32
 // split names the tasks and divides them by partition. Those that cannot be placed are refused.
 func (b *batch[A, R]) split(partitions int) []*batch[A, R] {
 	if partitions <= 1 {
-		for _, s := range b.specs {
+		for i, s := range b.specs {
+			b.chain(i)
 			_, _ = place.Task(s, partitions, 0) // there is nothing to contradict
 		}
 		return []*batch[A, R]{b}
@@ -255,6 +256,7 @@ func (b *batch[A, R]) split(partitions int) []*batch[A, R] {
 		if s.Id == "" && s.Tag == "" && s.Key == "" && s.Unique.GetKey() == "" {
 			free++
 		}
+		b.chain(i)
 		home, f := place.Task(s, partitions, (turn+max(free-1, 0)/runLength)%partitions)
 		if f != nil {
 			f.Field = "tasks[" + strconv.Itoa(i) + "]." + f.Field
@@ -272,6 +274,21 @@ func (b *batch[A, R]) split(partitions int) []*batch[A, R] {
 	return parts
 }
 
+// chain has task i wait for the one before it, where AfterPrevious asks for that. That one has its id by then.
+func (b *batch[A, R]) chain(i int) {
+	s := b.specs[i]
+	for n, a := range s.After {
+		switch {
+		case a.Id != previous:
+		case i == 0:
+			s.After = slices.Delete(s.After, n, n+1)
+			return
+		default:
+			a.Id = b.specs[i-1].Id
+		}
+	}
+}
+
 // together places all tasks in one partition, or refuses them.
 func (b *batch[A, R]) together(partitions int) []*batch[A, R] {
 	home := -1
@@ -285,6 +302,7 @@ func (b *batch[A, R]) together(partitions int) []*batch[A, R] {
 	}
 	var strays []string
 	for i, s := range b.specs {
+		b.chain(i)
 		if other, f := place.Task(s, partitions, home); f != nil || other != home {
 			strays = append(strays, "tasks["+strconv.Itoa(i)+"] of partition "+strconv.Itoa(other))
 		}

@@ -15,6 +15,13 @@ func After(ids ...string) AddOption { return afterAll(ids, millracev1.After_COMP
 // AfterEnd is After for tasks of which any end is enough, however they end.
 func AfterEnd(ids ...string) AddOption { return afterAll(ids, millracev1.After_TERMINAL) }
 
+// AfterPrevious makes each task of AddMany and AddAll, but the first, wait until the one before it has completed. Where AddMany cannot
+// add one of them, those after it are not added either, with ErrNotFound.
+func AfterPrevious() AddOption { return After(previous) }
+
+// previous stands for the id of the task before in a batch.
+const previous = ""
+
 func afterAll(ids []string, on millracev1.After_On) AddOption {
 	return addFunc(func(s *millracev1.TaskSpec) {
 		for _, id := range ids {

@@ -71,3 +71,31 @@ func tasksWaitForTasks(t *testing.T, opts ...millrace.Option) {
 		t.Errorf("they ran in the order %v", order)
 	}
 }
+
+func TestTasksOfABatchWaitForTheOneBefore(t *testing.T) {
+	eachTransport(t, tasksOfABatchWaitForTheOneBefore)
+}
+
+func tasksOfABatchWaitForTheOneBefore(t *testing.T, opts ...millrace.Option) {
+	c := dial(t, opts...)
+	job := millrace.Job[int, int]("line").Queue("line")
+	for name, add := range map[string]func(context.Context, *millrace.Client, []int, ...millrace.AddOption) ([]*millrace.Handle[int], error){
+		"each": job.AddMany, "all": job.AddAll,
+	} {
+		made, err := add(t.Context(), c, []int{1, 2, 3}, millrace.AfterPrevious())
+		if err != nil || len(made) != 3 {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for i, h := range made {
+			info, err := h.Get(t.Context())
+			switch {
+			case err != nil:
+				t.Fatal(err)
+			case i == 0 && (info.State != millrace.Ready || len(info.After) != 0):
+				t.Errorf("%s: the first one is %s, after %v", name, info.State, info.After)
+			case i > 0 && (info.State != millrace.Blocked || len(info.After) != 1 || info.After[0].ID != made[i-1].ID):
+				t.Errorf("%s: task %d is %s, after %v", name, i, info.State, info.After)
+			}
+		}
+	}
+}

@@ -18,6 +18,9 @@ import (
 // on with it.
 const toldPerTick = 1_000
 
+// mostReleased is up to how many fresh tasks a task that waits for others no longer becomes one: it is looked for among them.
+const mostReleased = 256
+
 // notShared refuses what entries of the cluster's format do not have.
 func notShared(c *core.ApplyContext, what string) core.Fact {
 	if c.Format >= core.FormatShare {
@@ -408,10 +411,13 @@ func (m *Machine) release(tx core.Txn, c *core.ApplyContext, l *queueState, id c
 	if err := m.unblock(tx, l, id, rec, nil); err != nil {
 		return err
 	}
-	if at.at != 0 && waits(c, at) {
+	switch {
+	case at.at != 0 && waits(c, at):
 		rec.reason = reasonDelay
 		m.schedule(tx, ln, id, rec, core.Blocked, at)
-	} else {
+	case len(m.fresh) < mostReleased: // a grant of the entry often takes it
+		m.admit(ln, id, rec, nil, core.Blocked, c.Stamp)
+	default:
 		m.enqueue(tx, ln, id, rec, core.Blocked, c.Stamp)
 	}
 	m.saveRecord(tx, id, rec)

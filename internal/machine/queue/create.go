@@ -283,7 +283,7 @@ func (m *Machine) place(tx core.Txn, c *core.ApplyContext, ln *lane, op *core.Ta
 		rec.reason = reasonDelay
 		m.schedule(tx, ln, op.ID, &rec, 0, due)
 	default:
-		m.admit(ln, op.ID, &rec, payload, c.Stamp)
+		m.admit(ln, op.ID, &rec, payload, 0, c.Stamp)
 	}
 	m.key = keys.AppendTaskState(m.key[:0], m.p, op.ID)
 	m.value = appendRecord(m.value[:0], &rec)

@@ -117,7 +117,12 @@ func (m *Machine) take(tx core.Txn, ln *lane, h head) (rec record, payload []byt
 	if f := m.freshOf(h); f != nil {
 		f.taken = true
 		m.log.took(int(h.fresh - 1))
-		return f.rec, f.payload, nil
+		rec, payload = f.rec, f.payload
+		if payload == nil {
+			m.key = keys.AppendTaskPayload(m.key[:0], m.p, h.id)
+			payload, err = must(tx, m.key, "payload of task %s", h.id)
+		}
+		return rec, payload, err
 	}
 	if rec, err = m.mustRecord(tx, h.id, core.Ready); err != nil {
 		return rec, nil, err

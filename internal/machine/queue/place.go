@@ -91,29 +91,30 @@ func (m *Machine) deletePlace(tx core.Txn, ln *lane, sort, seq uint64) {
 	tx.Delete(m.mem.own(m.key))
 }
 
-// fresh is a ready task that the entry being applied has created. Its row in the ready index is
+// fresh is a ready task that the entry being applied has created, or that waited for others until then. Its row in the ready index is
 // written at the entry's end, unless a grant of the same entry has taken it by then: most tasks of
 // a queue for which workers wait never get a row.
 type fresh struct {
 	// The lane that it is ready in.
 	lane *lane
-	// Its state record, which the store does not have yet.
+	// Its state record.
 	rec record
 	// Its id.
 	id core.TaskID
-	// payload is the payload record, which the store has already.
+	// payload is the payload record, which the store has already; nil: it is read from there.
 	payload []byte
 	// It left the ready state in the entry that created it, and gets no row in the ready index.
 	taken bool
 }
 
-// admit is enqueue for a task that is being created: it becomes a fresh one, without a row.
-func (m *Machine) admit(ln *lane, id core.TaskID, rec *record, payload []byte, ready core.ShardTime) {
+// admit is enqueue for a task that is being created, or waits for others no longer: it becomes a fresh one, without a row. from is the
+// state that it was in; 0: it is new.
+func (m *Machine) admit(ln *lane, id core.TaskID, rec *record, payload []byte, from core.State, ready core.ShardTime) {
 	m.takePlace(ln.queue, rec, ready)
-	rec.state = core.Ready
+	rec.state, rec.reason = core.Ready, reasonNone
 	m.fresh = append(m.fresh, fresh{lane: ln, rec: *rec, id: id, payload: payload})
 	m.pushHead(ln, m.freshHead(len(m.fresh)-1))
-	m.move(ln, 0, core.Ready)
+	m.move(ln, from, core.Ready)
 	m.wake(ln.queue)
 }
 
