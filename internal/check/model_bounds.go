@@ -23,6 +23,8 @@ func misfits(op core.Op) []misfit {
 		return misfitsOfName("queue", op.Queue)
 	case *core.BulkStart:
 		return misfitsOfBulk(op)
+	case *core.CronSet:
+		return misfitsOfCron(op)
 	case *core.QueueDelete:
 		return misfitsOfName("queue", op.Queue)
 	case *core.QueueSet:

@@ -183,6 +183,8 @@ func (m *Model) mayHold(p *part, held []string) error {
 			for _, t := range p.tasks {
 				has = has || slices.ContainsFunc(t.may, func(s standing) bool { return !s.gone })
 			}
+		case "crons":
+			has = len(p.crons) > 0
 		case "keys":
 			has = p.hasKeys()
 		case "repositories":
@@ -205,6 +207,9 @@ func (m *Model) mayBeEmpty(p *part) error {
 		if !m.keep(p, t, func(s *standing) bool { return s.gone || s.state.Terminal() }) {
 			return fmt.Errorf("closed, and task %s is there", id)
 		}
+	}
+	if len(p.crons) > 0 {
+		return errors.New("closed, and has crons")
 	}
 	if p.hasKeys() || len(p.search.collections) > 0 || len(p.search.rules) > 0 {
 		return errors.New("closed, and has keys, collections or rulesets")

@@ -224,6 +224,9 @@ func (m *Model) opAlone(p *part, c *core.Commit, op core.Op, a answer, before ui
 	if (m.rules < core.FormatOperate && operates(op) || m.rules < core.FormatShare && shares(op)) && (a.fact == nil || tooEarly(a)) {
 		return m.judgeTooEarly(op, a)
 	}
+	if m.rules < core.FormatShare && ofCrons(op) {
+		return m.judgeTooEarly(op, a)
+	}
 	if bad := misfits(op); len(bad) > 0 {
 		return judgeMisfit(op, bad, a)
 	}
@@ -255,6 +258,8 @@ func (m *Model) opAlone(p *part, c *core.Commit, op core.Op, a answer, before ui
 		return m.bulkStart(p, c, op, a)
 	case *core.BulkStop:
 		return m.bulkStop(p, op, a)
+	case *core.CronSet, *core.CronDelete, *core.CronFire:
+		return m.cronOp(p, c, op, a)
 	case *core.TaskDelete:
 		return m.remove(p, op.Task, a)
 	case *core.TaskRunNow:

@@ -41,6 +41,8 @@ func (w *writer) op(op Op) {
 		w.controlOp(op)
 	case *BulkStart, *BulkStop:
 		w.bulkOp(op)
+	case *CronSet, *CronDelete, *CronFire:
+		w.cronOp(op)
 	case *QueueSet:
 		w.name(op.Queue)
 		w.int(op.IfVersion)
@@ -133,6 +135,8 @@ func (r *reader) op() Op {
 		return r.controlOp(kind)
 	case OpBulkStart, OpBulkStop:
 		return r.bulkOp(kind)
+	case OpCronSet, OpCronDelete, OpCronFire:
+		return r.cronOp(kind)
 	case OpQueueSet:
 		op := &QueueSet{Queue: r.name(), IfVersion: r.int()}
 		r.queueConfig(&op.Config)

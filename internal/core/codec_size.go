@@ -49,6 +49,8 @@ func opSize(op Op) int {
 		return controlOpSize(op)
 	case *BulkStart:
 		return bulkStartSize(op)
+	case *CronSet, *CronDelete, *CronFire:
+		return cronOpSize(op)
 	case *TaskComplete:
 		return opHeader + holdBytes + nameBytes + len(op.Result) + newName + len(op.ResultType)
 	case *TaskFail:

@@ -113,7 +113,7 @@ func allOps() []Op {
 		&VectorUpsert{}, &VectorDelete{}, &CollectionSet{}, &CollectionDelete{}, &RulesetPut{}, &RulesetDelete{}, &RecordingPut{},
 		&MembersInit{}, &MemberChange{}, &MemberStep{}, &FormatRaise{}, &NamespaceRemove{}, &PartitionRemove{},
 		&TaskCancel{}, &TaskStop{}, &TaskRedrive{}, &TaskUpdate{}, &TaskForceRelease{}, &QueuePause{}, &BulkStart{}, &BulkStop{},
-		&SessionLost{}, &TaskReport{}, &SessionKeyAdd{}, &KeySet{},
+		&SessionLost{}, &TaskReport{}, &SessionKeyAdd{}, &KeySet{}, &CronSet{}, &CronDelete{}, &CronFire{},
 	}
 }
 

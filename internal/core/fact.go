@@ -98,7 +98,7 @@ type OutOfRange struct {
 
 // NotEmpty refuses the removal of a namespace that holds something.
 type NotEmpty struct {
-	Held []string // kinds of what a partition holds: tasks, keys, repositories, collections, rulesets
+	Held []string // kinds of what a partition holds: tasks, crons, keys, repositories, collections, rulesets
 }
 
 // SessionExpired says that a session's commit sequence was forgotten, or is older than what is kept: whether the

@@ -60,6 +60,10 @@ const (
 
 	OpSessionKeyAdd OpKind = 53
 
+	OpCronSet    OpKind = 54
+	OpCronDelete OpKind = 55
+	OpCronFire   OpKind = 56
+
 	OpTenantQuota OpKind = 61
 
 	// 64 to 71 are changes within a RefTxn, which are judged together. They do not stand in a commit by themselves.
@@ -172,6 +176,9 @@ var opRows = [256]opRow{
 	OpKeySet:           {name: "key_set", service: ServiceQueue, traits: OpGrows},
 	OpBulkStart:        {name: "bulk_start", service: ServiceQueue},
 	OpBulkStop:         {name: "bulk_stop", service: ServiceQueue},
+	OpCronSet:          {name: "cron_set", service: ServiceQueue, traits: OpGrows | OpPlaced},
+	OpCronDelete:       {name: "cron_delete", service: ServiceQueue, traits: OpPlaced},
+	OpCronFire:         {name: "cron_fire", service: ServiceQueue, traits: OpPlaced},
 	OpGrant:            {name: "grant", service: ServiceQueue},
 	OpTenantQuota:      {name: "tenant_quota", service: ServiceQueue},
 	OpSessionLost:      {name: "session_lost", service: ServiceQueue},

@@ -42,6 +42,9 @@ const (
 	RecordAfter         QueueRecord = 33 // by task and one that waits for it
 	RecordBlocked       QueueRecord = 34 // by queue and task that waits for others
 	RecordTenantQuota   QueueRecord = 38 // what the tenant may have of tasks, and has in other partitions
+	RecordCron          QueueRecord = 30 // by name: a cron without its template
+	RecordCronTemplate  QueueRecord = 31 // by name: of the tasks that a cron makes
+	RecordCronRun       QueueRecord = 32 // by name of the cron and number: one run
 )
 
 // Timer says what a row of the timer index is due for. Numbers are stored and never reused.
@@ -416,6 +419,39 @@ func BulkRange(p core.Partition) (from, to []byte) {
 	return Range(appendQueue(nil, p, RecordBulk))
 }
 
+// AppendCron appends the key of a cron.
+func AppendCron(dst []byte, p core.Partition, name string) []byte {
+	return End(append(appendQueue(dst, p, RecordCron), name...))
+}
+
+// CronRange bounds the crons of p, by name.
+func CronRange(p core.Partition) (from, to []byte) {
+	return Range(appendQueue(nil, p, RecordCron))
+}
+
+// DecodeCron returns the name in a key of AppendCron.
+func DecodeCron(key []byte) string { return string(Body(key)[queueHead:]) }
+
+// AppendCronTemplate appends the key of the template of a cron's tasks.
+func AppendCronTemplate(dst []byte, p core.Partition, name string) []byte {
+	return End(append(appendQueue(dst, p, RecordCronTemplate), name...))
+}
+
+// appendCronRuns appends what the keys of a cron's runs begin with. Names have no zero byte, so that none begins another one's.
+func appendCronRuns(dst []byte, p core.Partition, name string) []byte {
+	return append(append(appendQueue(dst, p, RecordCronRun), name...), 0)
+}
+
+// AppendCronRun appends the key of one run of a cron.
+func AppendCronRun(dst []byte, p core.Partition, name string, number uint64) []byte {
+	return End(binary.BigEndian.AppendUint64(appendCronRuns(dst, p, name), number))
+}
+
+// CronRunRange bounds the runs of a cron, by number.
+func CronRunRange(p core.Partition, name string) (from, to []byte) {
+	return Range(appendCronRuns(nil, p, name))
+}
+
 // AppendRunning appends the key of a running task.
 func AppendRunning(dst []byte, p core.Partition, token core.Token) []byte {
 	return End(binary.BigEndian.AppendUint64(appendQueue(dst, p, RecordRunning), uint64(token)))
@@ -556,7 +592,8 @@ type QueueRow struct {
 	State  byte // RecordTerminal
 	// Of RecordErrorGroup.
 	Fingerprint uint64
-	Name        string // RecordQueueConfig: the queue; RecordUnique: the unique key; RecordLane: the tasks' key
+	Name        string // RecordQueueConfig: the queue; RecordUnique: the unique key; RecordLane: the tasks' key; of crons: the cron
+	Run         uint64 // RecordCronRun
 }
 
 // DecodeQueue reads any key of the queue, for those who look at all of them.
@@ -570,8 +607,14 @@ func DecodeQueue(key []byte) (row QueueRow, ok bool) {
 	switch row.Record {
 	case RecordQueueMeta, RecordTenantQuota:
 		return row, len(b) == 0
-	case RecordQueueConfig:
+	case RecordQueueConfig, RecordCron, RecordCronTemplate:
 		row.Name = string(b)
+		return row, true
+	case RecordCronRun:
+		if len(b) < 1+9 || b[len(b)-9] != 0 {
+			return row, false
+		}
+		row.Name, row.Run = string(b[:len(b)-9]), binary.BigEndian.Uint64(b[len(b)-8:])
 		return row, true
 	case RecordTaskPayload, RecordTaskState, RecordTaskResult, RecordTaskHolder, RecordTaskCancel, RecordTaskEffects, RecordBulk,
 		RecordTaskReport, RecordCheckpoint:

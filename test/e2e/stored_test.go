@@ -52,6 +52,7 @@ var keyKinds = map[string]treatment{
 	"RecordWindow": inTables, "RecordRemoved": inTables, "RecordWallTimer": inTables,
 	"RecordTaskCancel": inTables, "RecordExpiry": inTables, "RecordLabel": inTables, "RecordBulk": inTables,
 	"RecordTaskEffects": inTables, "RecordTaskReport": inTables, "RecordTaskLog": inTables, "RecordCheckpoint": inTables,
+	"RecordCron": inTables, "RecordCronTemplate": inTables, "RecordCronRun": inTables,
 	"RecordErrorGroup": inTables, "RecordErrors": inTables, "TimerErrors": inTables,
 	"TimerScheduled": inTables, "TimerUnique": inTables, "TimerTombstone": inTables, "TimerWindow": inTables,
 	"SpaceUnique": inTables, "SpaceRequest": inTables,

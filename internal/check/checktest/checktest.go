@@ -42,6 +42,9 @@ type Stats struct {
 	FullTenants int
 	// Creates of tasks that wait for others: those that are blocked, those that wait for none by then, and those that were cancelled at once.
 	Blocked, NotBlocked, BornCancelled int
+	// What runs of crons came to, by outcome, with CronHands by hand, and proposals that came too late.
+	CronOutcomes         [8]int
+	CronHands, CronStale int
 }
 
 type run struct {
@@ -56,6 +59,7 @@ type run struct {
 	world  *world
 	refs   *world // makes commits of refs, and ops on refs that come into others; it draws from a source of its own
 	gone   *removals
+	crons  *crons
 	stats  Stats
 }
 
@@ -74,6 +78,7 @@ func Run(o Options) (Stats, error) {
 	}
 	r.world, r.refs = newWorld(r.rand), newWorld(rand.New(rand.NewPCG(o.Seed, 2)))
 	r.world.company = r.refs
+	r.crons = &crons{rand: rand.New(rand.NewPCG(o.Seed, 4)), fired: map[core.Partition][]*core.CronFire{}}
 	r.gone = &removals{rand: rand.New(rand.NewPCG(o.Seed, 3)), first: 1}
 	if err := r.open(); err != nil {
 		return r.stats, err
@@ -123,6 +128,9 @@ func (r *run) entry() error {
 	if r.gone.rand.IntN(3) == 0 {
 		e.Commits = append(e.Commits, r.gone.commit(r.stamp))
 	}
+	if err := r.cronEntry(e); err != nil {
+		return err
+	}
 	decoded, err := core.DecodeEntry(core.AppendEntry(nil, e))
 	if err != nil {
 		return fmt.Errorf("decode entry %d: %w", r.index, err)
@@ -137,6 +145,7 @@ func (r *run) entry() error {
 		r.stats.countControl(&e.Commits[i], got)
 		r.stats.countAfter(&e.Commits[i], got)
 		r.countRemoval(&e.Commits[i], got)
+		r.countCrons(&e.Commits[i], got)
 		if r.o.Distort != nil && r.o.Distort(r.rand, &e.Commits[i], got) {
 			r.stats.Distorted++
 		}
@@ -220,6 +229,9 @@ func (r *run) audit() error {
 			}
 		}
 		if err := r.auditBulks(p); err != nil {
+			return err
+		}
+		if err := r.auditCrons(p); err != nil {
 			return err
 		}
 		if err := r.auditKeys(p); err != nil {

@@ -220,6 +220,9 @@ func (part *partition) held(v core.View) (held []string, err error) {
 	if part.queue.HasTasks() {
 		held = append(held, "tasks")
 	}
+	if part.queue.HasCrons() {
+		held = append(held, "crons")
+	}
 	keys, err := part.kv.HasKeys(v)
 	if err != nil {
 		return nil, err

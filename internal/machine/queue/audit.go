@@ -59,6 +59,7 @@ type audit struct {
 	tombstones, windows                      int
 	cancels, expiries, labels                int
 	effects                                  int
+	cronRuns                                 int
 	reports, logs, checkpoints               int
 	errors                                   int
 	waits                                    int
@@ -72,6 +73,7 @@ type audit struct {
 	reportRows, logRows, checkpointRows int
 	errorTimers                         int
 	afterRows                           int
+	cronRows, templateRows, runRows     int
 	// indexRows counts rows of indexes, by state.
 	indexRows [8]int
 	// indexed counts tasks that must have such a row, by state.
@@ -172,6 +174,8 @@ func (a *audit) row(key, value []byte) error {
 		return auditQuota(value)
 	case keys.RecordBulk:
 		return a.bulkRow(row, value)
+	case keys.RecordCron, keys.RecordCronTemplate, keys.RecordCronRun:
+		return a.cronRow(row, value)
 	case keys.RecordQueueConfig:
 		of, err := decodeConfig(value)
 		if q := a.queues[of.number]; err == nil && (q == nil || q.named) {
@@ -539,6 +543,8 @@ func (a *audit) finish() {
 		{"rows of logs", a.logRows, a.logs},
 		{"checkpoints", a.checkpointRows, a.checkpoints},
 		{"rows of tasks that wait", a.afterRows, a.waits},
+		{"templates of crons", a.templateRows, a.cronRows},
+		{"runs of crons", a.runRows, a.cronRuns},
 		{"timers of groups of errors", a.errorTimers, a.errors},
 		{"timers of removed tasks", a.timerRows[keys.TimerTombstone], a.tombstones},
 		{"timers of unique keys", a.timerRows[keys.TimerUnique] + a.timerRows[keys.TimerWindow], a.windows},

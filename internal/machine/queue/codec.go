@@ -81,6 +81,9 @@ const (
 	formAfterTimer byte = 41
 	// What the partition was told of its tenant's tasks.
 	formTenantQuota byte = 50
+	// A cron without its template, which stands alone as core.AppendTemplate writes it, and one run of a cron.
+	formCron    byte = 35
+	formCronRun byte = 36
 )
 
 // putUint and putInt append a varint, putFixed 8 bytes in big-endian order. Fixed fields are for

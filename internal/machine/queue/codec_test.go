@@ -91,7 +91,7 @@ func samples() []sample {
 	state := func(name string, s record) sample {
 		return of(name, appendRecord(nil, &s), s, decodeRecord)
 	}
-	return slices.Concat(letterSamples(), shareSamples(), controlSamples(), reportSamples(), endedSamples(), errorSamples(), afterSamples(), []sample{
+	return slices.Concat(letterSamples(), shareSamples(), controlSamples(), cronSamples(), reportSamples(), endedSamples(), errorSamples(), afterSamples(), []sample{
 		state("scheduled", scheduled),
 		state("scheduled by the wall clocks", wall),
 		state("ready", ready),

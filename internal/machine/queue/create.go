@@ -58,6 +58,7 @@ func (m *Machine) insert(tx core.Txn, c *core.ApplyContext, l *queueState, op *c
 		}
 	}
 	m.saveLabels(tx, l, op.ID, op.Labels)
+	m.noteCron(op.ID)
 	state = m.place(tx, c, ln, op, payload, deps)
 	if !deps.failed.IsZero() {
 		state, err = core.Cancelled, m.failNew(tx, c, l, op.ID, deps)
@@ -281,6 +282,9 @@ func (m *Machine) place(tx core.Txn, c *core.ApplyContext, ln *lane, op *core.Ta
 		m.block(tx, c, ln, op.ID, &rec, d, due)
 	case waits(c, due):
 		rec.reason = reasonDelay
+		if m.byCron {
+			rec.reason = reasonCron
+		}
 		m.schedule(tx, ln, op.ID, &rec, 0, due)
 	default:
 		m.admit(ln, op.ID, &rec, payload, 0, c.Stamp)

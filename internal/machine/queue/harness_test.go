@@ -298,6 +298,11 @@ func (m *Machine) derived() string {
 	for _, r := range slices.SortedFunc(maps.Values(m.runs), func(a, b *run) int { return cmp.Compare(a.rec.token, b.rec.token) }) {
 		fmt.Fprintf(&b, "run %s %+v %d %d %+v %v %q %s ends %d in heap %v\n", r.id, r.rec, r.content, r.payload, r.settings, r.labels, r.reason, r.queue.name, r.ends, m.leases.items[r.at] == r)
 	}
+	for _, name := range slices.Sorted(maps.Keys(m.cronNames)) {
+		c := m.cronNames[name]
+		fmt.Fprintf(&b, "cron %q %+v free=%v due=%v waits=%v\n", name, c.cronRow, c.free, c.at >= 0 && m.crons.items[c.at] == c, m.cronWaits[c.last] == c)
+	}
+	fmt.Fprintf(&b, "%d crons are due some time, %d wait, %d to look at\n", len(m.crons.items), len(m.cronWaits), len(m.cronCheck))
 	fmt.Fprintf(&b, "%d resumes, %d runs, %d leases, %d sessions, %d+%d past, %d names, %d removed, %d vacant\n", len(m.resumes.items), len(m.runs), len(m.leases.items), len(m.sessions), len(m.byDue.items), len(m.byEnd.items), len(m.names), len(m.removed), len(m.vacant.items))
 	for _, s := range slices.SortedFunc(maps.Keys(m.sessions), func(a, b core.SessionID) int { return slices.Compare(a[:], b[:]) }) {
 		fmt.Fprintf(&b, "session %x", s)
@@ -488,12 +493,17 @@ func plainID(name string) core.TaskID {
 	return core.NewTaskID(1, testPartition.Index, r)
 }
 
+// nameOf is the name of idOf; of an id that a cron made it is the beginning of its random bits.
 func nameOf(id core.TaskID) string {
 	if name, ok := idNames.Load(id); ok {
 		_ = idOf(name.(string)) // its copies have names too
 		return name.(string)
 	}
-	return strings.TrimRight(string(id[8:]), "\x00")
+	name := strings.TrimRight(string(id[8:]), "\x00")
+	if strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return fmt.Sprintf("#%x", id[8:10])
+	}
+	return name
 }
 
 func since(t core.ShardTime) string {

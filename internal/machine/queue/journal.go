@@ -46,6 +46,8 @@ type journal struct {
 	pops []*lane
 	// runs are the changes of running tasks since, in order.
 	runs []runChange
+	// crons are the changes of crons since, in order.
+	crons []cronChange
 	// The bulk jobs at the mark, where any was started or stopped since.
 	bulks      []bulk
 	bulkChange bool
@@ -179,6 +181,13 @@ func (j *journal) run(r *run, what runStep) {
 	}
 }
 
+// cron remembers a cron before a change.
+func (j *journal) cron(ch cronChange) {
+	if j.on {
+		j.crons = append(j.crons, ch)
+	}
+}
+
 // bulked remembers the bulk jobs before the first change of one under the current mark.
 func (j *journal) bulked(m *Machine) {
 	if j.on && !j.bulkChange {
@@ -197,6 +206,8 @@ func (j *journal) reset() {
 	clear(j.born)
 	clear(j.freshened)
 	j.freshened = j.freshened[:0]
+	clear(j.crons)
+	j.crons = j.crons[:0]
 	j.saves, j.pushes, j.pops, j.runs, j.takes = j.saves[:0], j.pushes[:0], j.pops[:0], j.runs[:0], j.takes[:0]
 	j.lanes, j.born = j.lanes[:0], j.born[:0]
 }
@@ -279,6 +290,9 @@ func (m *Machine) Undo() {
 	m.dirty = m.dirty[:j.dirty]
 	for _, l := range m.woken[j.woken:] {
 		l.woken = false
+	}
+	for _, ch := range slices.Backward(j.crons) {
+		m.undoCron(ch)
 	}
 	if j.bulkChange {
 		m.bulks = j.bulks

@@ -80,6 +80,17 @@ type Machine struct {
 	// loaded is how many lanes of keys have heads, and spare are heads for the next.
 	loaded int
 	spare  []*heads
+	// cronNames are the crons, and crons those of which something will be due, by when.
+	cronNames map[string]*cron
+	crons     heap[*cron]
+	// cronWaits has the crons of which a run waits, by the task that it waits for. cronCheck are those of these tasks that may have
+	// ended, or come to life again, in the entry at hand; cronCheckAll: any of them may.
+	cronWaits    map[core.TaskID]*cron
+	cronCheck    []core.TaskID
+	cronCheckAll bool
+	// byCron is set while a cron makes a task.
+	byCron bool
+
 	// looksLate is set while a part of a job is done: late has the lists of ended tasks whose oldest is looked up at its end.
 	looksLate bool
 	late      []*past
@@ -142,6 +153,7 @@ func (m *Machine) clear() {
 	*m = Machine{
 		p: m.p, o: m.o,
 		names: map[string]*queueState{}, runs: map[core.TaskID]*run{}, sessions: map[core.SessionID]*run{},
+		cronNames: map[string]*cron{}, cronWaits: map[core.TaskID]*cron{},
 		timer: core.Never, wall: core.Never, expiry: core.Never, retainBytes: defaultRetainBytes,
 	}
 	m.meta.token = uint64(m.o.Above)
@@ -152,12 +164,24 @@ func (m *Machine) clear() {
 // and seeks for the rest. A machine can be opened again, and then forgets what it had.
 func (m *Machine) Open(v core.View) error {
 	m.clear()
-	if err := m.openBulks(v); err != nil { // a job may be there before the first task
+	// A job, or a cron, may be there before the first task.
+	if err := m.openBulks(v); err != nil {
 		return err
 	}
 	if err := m.openQuota(v); err != nil {
 		return err
 	}
+	if err := m.openCrons(v); err != nil {
+		return err
+	}
+	if err := m.openTasks(v); err != nil {
+		return err
+	}
+	return m.settleCrons(v)
+}
+
+// openTasks is Open for queues and their tasks.
+func (m *Machine) openTasks(v core.View) error {
 	m.key = keys.AppendQueueMeta(m.key[:0], m.p)
 	value, ok, err := v.Get(m.key)
 	if err != nil || !ok {
@@ -450,6 +474,12 @@ func (m *Machine) Apply(tx core.Txn, c *core.ApplyContext, op core.Op) (core.OpR
 		res, fact = m.applyBulkStart(tx, c, op)
 	case *core.BulkStop:
 		res, fact = m.applyBulkStop(tx, c, op)
+	case *core.CronSet:
+		res, fact, err = m.applyCronSet(tx, c, op)
+	case *core.CronDelete:
+		res, fact = m.applyCronDelete(tx, c, op)
+	case *core.CronFire:
+		res, fact, err = m.applyCronFire(tx, c, op)
 	case *core.QueueSet:
 		res, fact = m.applyQueueSet(tx, c, op)
 	case *core.QueueDelete:
@@ -491,6 +521,9 @@ func (m *Machine) Live(task core.TaskID, token core.Token) core.Fact {
 // core.FormatQueues on, queues go here that have nothing left. That comes before the counters are
 // written, since a queue that goes has none.
 func (m *Machine) End(tx core.Txn, c *core.ApplyContext) error {
+	if err := m.settleCrons(tx); err != nil {
+		return err
+	}
 	m.settleFresh(tx)
 	m.told = 0
 	if len(m.shares) > 0 {

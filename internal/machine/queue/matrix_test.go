@@ -188,6 +188,10 @@ func matrixOps() []matrixOp {
 		}},
 		{"report", func(w *world) core.Op { return reportOp(w.lastToken()) }},
 		{"report retired", func(w *world) core.Op { return reportOp(w.retiredToken()) }},
+		{"run by hand", func(w *world) core.Op {
+			w.do(&core.CronSet{Name: "n", IfVersion: -1, Config: core.CronConfig{Schedule: "@daily"}, Template: core.TaskCreate{Queue: "other"}})
+			return &core.CronFire{Name: "n", Trigger: matrixTask}
+		}},
 		{"claim", func(*world) core.Op { return claimOp(1, "mail") }},
 	}
 }

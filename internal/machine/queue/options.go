@@ -22,6 +22,8 @@ type Options struct {
 	// Remember is how long after its end a task's id is known. Default 15 min, because clients
 	// repeat for 10 min.
 	Remember core.Millis
+	// Crons is how many crons a partition may have. Default core.MaxCrons.
+	Crons int
 	// Above is below every token that is issued. What is stored tells the last token by itself,
 	// except where a history was broken off.
 	Above core.Token
@@ -39,6 +41,7 @@ func (o Options) withDefaults() Options {
 	o.Heads = cmp.Or(o.Heads, 1024)
 	o.Queues = cmp.Or(o.Queues, core.MaxQueues)
 	o.Keys = cmp.Or(o.Keys, 250_000)
+	o.Crons = cmp.Or(o.Crons, core.MaxCrons)
 	o.Remember = cmp.Or(o.Remember, 15*60*1000)
 	o.Grace = cmp.Or(o.Grace, 15*1000)
 	o.Told = cmp.Or(o.Told, core.MaxDependents)

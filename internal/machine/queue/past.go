@@ -15,6 +15,7 @@ func (m *Machine) finish(tx core.Txn, c *core.ApplyContext, r *run, rec *record,
 	m.ended = append(m.ended, r.id)
 	m.letGo(r.ln(), r.id)
 	m.noteEnd(r.id, rec)
+	m.noteCron(r.id)
 	rec.endedAt, rec.endedIdx, rec.content = c.Stamp, c.Index, r.content
 	if err := m.freeAtEnd(tx, r.id, rec); err != nil {
 		return err

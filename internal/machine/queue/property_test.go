@@ -183,7 +183,9 @@ func (tw *twins) op(rt *rapid.T) core.Op {
 	pause := func(name string) core.Millis {
 		return rapid.SampledFrom([]core.Millis{0, 1000, 20_000}).Draw(rt, name)
 	}
-	switch rapid.IntRange(0, 48).Draw(rt, "op") {
+	switch rapid.IntRange(0, 54).Draw(rt, "op") {
+	case 49, 50, 51, 52, 53, 54:
+		return tw.randomCron(rt, id)
 	case 44, 45, 46:
 		return tw.randomKeySet(rt)
 	case 47, 48:

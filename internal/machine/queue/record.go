@@ -17,7 +17,8 @@ const (
 	reasonRetry reason = 2
 	// Its worker gave it back until a time.
 	reasonSnooze reason = 3
-	reasonCron   reason = 4 // reserved
+	// A cron made it, and it waits for its part of the jitter.
+	reasonCron reason = 4
 	// Too many attempts failed, too many leases expired, or it was given out too often.
 	reasonMaxAttempts   reason = 5
 	reasonMaxCrashes    reason = 6

@@ -150,6 +150,7 @@ func (m *Machine) makeReady(tx core.Txn, c *core.ApplyContext, r *redriving) err
 	rec.lane = ln.number
 	m.enqueue(tx, ln, r.id, &rec, state, c.Stamp)
 	m.saveRecord(tx, r.id, &rec)
+	m.noteCron(r.id)
 	return m.afterPast(tx, r.from.pastOf(r.rec.state), row.at)
 }
 

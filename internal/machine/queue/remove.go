@@ -78,6 +78,7 @@ func (m *Machine) removeLine(tx core.Txn, l *queueState) error {
 	m.endedBytes -= l.counters.ended
 	m.use = m.use.Less(l.use())
 	delete(m.names, l.name)
+	m.cronCheckAll = len(m.cronWaits) > 0 // its tasks are not there any more
 	m.removeShare(tx, l)
 	l.removed, l.config = true, core.QueueConfig{} // nothing of what is left is ruled by it
 	m.setPaused(l, core.QueuePaused{})
@@ -339,6 +340,7 @@ func (m *Machine) cancelRemoved(tx core.Txn, c *core.ApplyContext, l *queueState
 	rec.state = core.Cancelled
 	m.noteEnd(id, &rec)
 	m.ended = append(m.ended, id)
+	m.noteCron(id)
 	return nil
 }
 

@@ -203,6 +203,10 @@ func (s *script) look(w words, cmd string) (out string, ok bool) {
 		return s.jobs(), true
 	case "log":
 		return s.log(w), true
+	case "crons":
+		return s.crons(), true
+	case "runs":
+		return s.runs(w), true
 	case "count":
 		return s.count(w), true
 	}
@@ -291,6 +295,7 @@ var recordNames = [...]string{
 	keys.RecordAfter: "after", keys.RecordBlocked: "blocked",
 	keys.RecordErrorGroup: "errors", keys.RecordErrors: "error_state",
 	keys.RecordTenantQuota: "tenant_quota",
+	keys.RecordCron:        "cron", keys.RecordCronTemplate: "template", keys.RecordCronRun: "run",
 }
 
 // op reads the op that a command stands for.
@@ -354,6 +359,8 @@ func (s *script) op(w words, cmd string) core.Op {
 		}
 	case "bulk":
 		return s.bulkOp(w)
+	case "cron_set", "cron_pause", "cron_resume", "cron_delete", "plan", "fire", "begin", "trigger":
+		return s.cronOp(w, cmd)
 	case "unbulk":
 		return &core.BulkStop{ID: id}
 	case "queue_set":
@@ -661,6 +668,8 @@ func (s *script) answer(op core.Op, r core.OpResult, fact core.Fact) string {
 		return b.String()
 	case *core.SessionLost:
 		return "done\n"
+	case *core.CronSet, *core.CronDelete, *core.CronFire:
+		return cronAnswer(op, r)
 	case *core.TaskReport:
 		if r.Replayed {
 			return "replayed\n"

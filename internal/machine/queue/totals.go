@@ -71,6 +71,9 @@ func (m *Machine) EachTotals(number uint32, n int, fn func(name string, t *Total
 	return number, at+n < len(m.queues)
 }
 
+// HasCrons reports whether there are crons.
+func (m *Machine) HasCrons() bool { return len(m.cronNames) > 0 }
+
 // HasTasks reports whether a queue has tasks, ended ones too. Those of a queue that was removed do not count.
 func (m *Machine) HasTasks() bool {
 	for _, l := range m.queues {

@@ -1,0 +1,61 @@
+package core
+
+import (
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// The ops of crons, which came with format 4.
+func TestGoldenBytesOfCrons(t *testing.T) {
+	e := &Entry{Format: FormatShare, Stamp: 1_700_000_000_123, Proposer: 5<<32 | 1, Seq: 42, Commits: []Commit{{
+		Partition: Partition{Tenant: 7, Namespace: 300, Index: 2}, Ops: []Op{
+			&CronSet{
+				Name: "nightly", IfVersion: 3, Config: CronConfig{
+					Schedule: "0 2 * * *", Zone: "Europe/Berlin", Jitter: 60_000, Start: 1_700_000_000_000, End: 1_800_000_000_000, Paused: true,
+					Overlap: CronCancelPrevious, CatchUp: CronCatchUpAll,
+				}, Template: TaskCreate{Queue: "reports", TaskKind: "report", Payload: []byte("{}"), Labels: []Label{{"env", "prod"}}},
+			},
+			&CronSet{Name: "nightly", Change: CronChangePause, IfVersion: -1},
+			&CronDelete{Name: "nightly", IfVersion: -1},
+			&CronFire{Name: "nightly", Version: 4, Slot: 1_700_000_000_000, Run: 1_700_000_060_000, Passed: 1, Next: Never},
+			&CronFire{Name: "nightly", Version: 4, Slot: 1_700_000_000_000, Waiting: true},
+			&CronFire{Name: "nightly", Trigger: TaskID{1, 15: 2}},
+		},
+	}}}
+	got := hex.EncodeToString(AppendEntry(nil, e)) + "\n"
+	path := filepath.Join("testdata", "format4_crons.golden")
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("the encoding of crons changed: %s, was %s", got, want)
+	}
+	raw, err := hex.DecodeString(strings.TrimSpace(string(want)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := DecodeEntry(raw); err != nil || !reflect.DeepEqual(got, e) {
+		t.Errorf("entry reads as %+v, %v", got, err)
+	}
+	if size := e.Commits[0].EncodedSize(); size < len(raw)-40 || size > 8*len(raw) {
+		t.Errorf("the commit is bounded by %d bytes, and the entry has %d", size, len(raw))
+	}
+}
+
+func TestTheNumberOfARunAndItsOutcome(t *testing.T) {
+	for _, o := range []CronOutcome{CronStarted, CronWaits, CronOverlaps, CronMissed, CronRefused, CronReplaced} {
+		if run, got := CronRunOf(CronVersion(1<<40, o)); run != 1<<40 || got != o {
+			t.Errorf("run %d outcome %d, want %d", run, got, o)
+		}
+	}
+}
