@@ -230,13 +230,14 @@ func (f *field) value(text string) (int, error) {
 // elapses reports whether the schedule goes by time that passes: it holds in every hour.
 func (s *Schedule) elapses() bool { return s.every > 0 || s.hours == allHours }
 
-// Next returns the first slot after a time. Those of @every are whole periods after base. ok is false when there is none.
+// Next returns the first slot after a time. Those of @every are whole periods
+// after base, and base itself. ok is false when there is none.
 func (s *Schedule) Next(after, base time.Time) (slot time.Time, ok bool) {
 	if s.every > 0 {
 		from := base.Truncate(time.Second)
 		n := after.Sub(from)/s.every + 1
 		if after.Before(from) {
-			n = 1
+			n = 0
 		}
 		return from.Add(n * s.every).UTC(), true
 	}

@@ -18,6 +18,8 @@ type applierState struct {
 	machine *commit.Machine
 	// machineMu guards the derived state of machine: the applier holds it while it judges an entry, others while they read.
 	machineMu sync.RWMutex
+	// cronRefusals is how many entries in a row had slots of crons of which all were refused.
+	cronRefusals int
 	// scratch has the encoded results of the entry at hand, and ends the place at which each of them ends.
 	scratch []byte
 	ends    []int
@@ -202,6 +204,10 @@ func (s *shard) answer(f *inflight, entry *core.Entry, results []core.Result, at
 		s.view.more.Store(r.Refusal == nil && len(r.Ops) == 1 && r.Ops[0].More)
 		s.view.timers.Store(false)
 		s.poke()
+	}
+	if f.crons > 0 {
+		end := len(results) - len(f.grants)
+		s.cronsFired(results[end-f.crons : end])
 	}
 	if f.term != 0 && s.serve(f.term) {
 		s.advance.notify() // who waits for it may have looked before

@@ -88,6 +88,7 @@ func (s *shard) install(in *installing) error {
 	s.view.conf.Store(&conf)
 	s.applier.machine = m
 	s.view.due.Store(int64(m.Due()))
+	s.view.crons.Store(int64(m.CronDue()))
 	s.saw(m.LastStamp())
 	s.view.shifted.Store(int64(m.Shift()))
 	s.hashes.restart()

@@ -123,7 +123,8 @@ func (l *long) workOff() {
 		if p := l.propose(core.Commit{}); p.Err != nil {
 			l.t.Fatalf("proposal: %v", p.Err)
 		}
-		if !s.view.timers.Load() && !s.view.more.Load() && core.ShardTime(s.view.due.Load()) > s.now() {
+		if !s.view.timers.Load() && !s.view.more.Load() && core.ShardTime(s.view.due.Load()) > s.now() &&
+			!s.view.firing.Load() && core.ShardTime(s.view.crons.Load()) > s.now() {
 			return
 		}
 	}

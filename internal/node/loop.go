@@ -23,6 +23,8 @@ type loopState struct {
 	stood bool
 	// toldAhead is by how much the log said that shard time is ahead of the wall clock; 0: it is not.
 	toldAhead time.Duration
+	// What it knows of crons.
+	crons cronState
 	// shift is that of the last ClockShift that was proposed, or that was applied when the term began.
 	shift core.Millis
 
@@ -154,6 +156,11 @@ func (s *shard) sleep() time.Duration {
 	if s.view.ready.Load() && !s.view.timers.Load() {
 		if due := core.ShardTime(s.view.due.Load()); due < core.Never {
 			d = min(d, core.Millis(due-s.now()).Duration())
+		}
+	}
+	if s.view.ready.Load() {
+		if at, ok := s.nextCron(now); ok {
+			d = min(d, at-now)
 		}
 	}
 	if retry, waits := s.rounds.due(); waits {
@@ -377,6 +384,11 @@ func (s *shard) propose(st replog.Status) error {
 	}
 	f.grants, f.creates = s.disp.collect(countCreates(commits))
 	commits = append(commits, f.lost...) // behind the tick, whose place is known by the proposals
+	if fires := s.fireCrons(s.loop.closedAt); len(fires) > 0 {
+		f.crons = len(fires)
+		s.view.firing.Store(true)
+		commits = append(commits, fires...)
+	}
 	for _, g := range f.grants {
 		commits = append(commits, core.Commit{Partition: g.partition, Principal: "millrace", Ops: []core.Op{g.op}})
 	}
@@ -457,6 +469,9 @@ func (s *shard) drop(f *inflight, why core.Fact) {
 	s.disp.drop(f)
 	if f.tick {
 		s.view.timers.Store(false)
+	}
+	if f.crons > 0 {
+		s.view.firing.Store(false)
 	}
 	if f.term != 0 {
 		s.loop.termAsked = false

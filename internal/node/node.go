@@ -251,6 +251,7 @@ func (n *Node) openShard(id core.ShardID) (*shard, error) {
 	s.waits.max = n.o.Waits
 	s.view.applied.Store(applied)
 	s.view.due.Store(int64(m.Due()))
+	s.view.crons.Store(int64(m.CronDue()))
 	s.saw(m.LastStamp())
 	s.view.shifted.Store(int64(m.Shift()))
 	if c.Status().Single {

@@ -88,6 +88,7 @@ func (s *shard) tellAfter(a *appliedEntry) {
 func (s *shard) clockObserver() observer {
 	return observer{name: "clock", held: func(a *appliedEntry) {
 		s.view.due.Store(int64(s.applier.machine.Due()))
+		s.view.crons.Store(int64(s.applier.machine.CronDue()))
 		s.saw(a.entry.Stamp)
 		s.view.shifted.Store(int64(s.applier.machine.Shift()))
 	}}

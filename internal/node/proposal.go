@@ -47,6 +47,8 @@ type inflight struct {
 	tick bool
 	// The commits of sessions that were lost, behind the tick's.
 	lost []core.Commit
+	// How many slots of crons are done, behind the lost sessions and before the grants.
+	crons int
 	// Set if it holds the first commit of this term.
 	term uint64
 }

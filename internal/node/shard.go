@@ -74,6 +74,11 @@ type shardView struct {
 	applied atomic.Uint64
 	// due is the shard time of the earliest timed work, after the last applied entry.
 	due atomic.Int64
+	// crons is the shard time at which something of a cron is due, likewise; firing says that slots of crons are proposed and not
+	// applied, and cronsAt is a boot time before which none is proposed.
+	crons   atomic.Int64
+	firing  atomic.Bool
+	cronsAt atomic.Int64
 	// lastSeen is the stamp of the last applied entry.
 	lastSeen atomic.Int64
 	// shifted is what wall clocks show beyond shard time, in milliseconds, as applied.

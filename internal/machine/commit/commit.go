@@ -80,6 +80,8 @@ type Machine struct {
 	touched []*partition
 	// When the earliest timed work of all partitions is due.
 	due core.ShardTime
+	// When something of a cron of any partition is due.
+	cronDue core.ShardTime
 	// The directory of members as stored; a change takes another slice of members.
 	members core.Directory
 	// Every token and revision is above it; see floor.go.
@@ -108,7 +110,7 @@ type Machine struct {
 
 // New returns the machine of a shard, empty until Open.
 func New(o Options) *Machine {
-	return &Machine{o: o.withDefaults(), parts: map[core.Partition]*partition{}, due: core.Never}
+	return &Machine{o: o.withDefaults(), parts: map[core.Partition]*partition{}, due: core.Never, cronDue: core.Never}
 }
 
 // Open rebuilds derived state from v: it finds the shard's partitions by one seek each, and opens their machines.
@@ -163,6 +165,23 @@ func firstPartition(v core.View, from []byte) (p core.Partition, found bool, err
 
 // Due returns when the earliest timed work of any partition is due, core.Never without any. It may be early.
 func (m *Machine) Due() core.ShardTime { return m.due }
+
+// CronDue returns the shard time at which a leader has something to propose for a cron: 0 is at any time, core.Never is never.
+func (m *Machine) CronDue() core.ShardTime { return m.cronDue }
+
+// DueCrons appends crons of which something is due at a stamp, of all partitions, until there are most. Those of a partition that takes
+// no ops are left out.
+func (m *Machine) DueCrons(dst []core.CronDue, stamp core.ShardTime, most int) []core.CronDue {
+	if m.cronDue > stamp {
+		return dst
+	}
+	for _, part := range m.sorted {
+		if part.nextCron <= stamp && len(dst) < most {
+			dst = part.queue.DueCrons(dst, stamp, most)
+		}
+	}
+	return dst
+}
 
 // LastStamp returns the stamp of the last entry applied.
 func (m *Machine) LastStamp() core.ShardTime { return m.clock.stamp }

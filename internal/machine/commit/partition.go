@@ -69,6 +69,8 @@ type partition struct {
 
 	// When the earliest of all timed work is due, after the last entry.
 	nextDue core.ShardTime
+	// When something of a cron is due, likewise.
+	nextCron core.ShardTime
 	// The entry at hand touched it: it is in Machine.touched.
 	touched bool
 	// How it was when begin marked it.
@@ -109,7 +111,7 @@ func (m *Machine) partition(v core.View, p core.Partition) (*partition, error) {
 	o := m.o.Queue
 	o.Above = core.Token(m.floor)
 	part := &partition{
-		p: p, removal: gone, queue: queue.New(p, o), kv: kv.New(p), refs: refs.New(p, m.o.Refs), search: search.New(p, m.o.Search), nextDue: core.Never,
+		p: p, removal: gone, queue: queue.New(p, o), kv: kv.New(p), refs: refs.New(p, m.o.Refs), search: search.New(p, m.o.Search), nextDue: core.Never, nextCron: core.Never,
 	}
 	part.services = [...]service{part.queue, part.kv, part.refs, part.search}
 	part.queueOf = func(id core.TaskID) (string, error) {
@@ -182,10 +184,13 @@ func (m *Machine) movesDue() bool {
 func (m *Machine) refreshDue(parts []*partition) {
 	for _, part := range parts {
 		part.nextDue = m.dueOf(part)
+		if part.nextCron = core.Never; part.removal.state == partitionOpen {
+			part.nextCron = part.queue.CronDue()
+		}
 	}
-	m.due = core.Never
+	m.due, m.cronDue = core.Never, core.Never
 	for _, part := range m.sorted {
-		m.due = min(m.due, part.nextDue)
+		m.due, m.cronDue = min(m.due, part.nextDue), min(m.cronDue, part.nextCron)
 	}
 }
 
