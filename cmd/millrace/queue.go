@@ -22,7 +22,7 @@ func (a *app) queueCmd() *cobra.Command {
 		RunE:  func(*cobra.Command, []string) error { return usageError{errors.New("name a subcommand; see --help")} },
 	}
 	a.connectionFlags(c)
-	c.AddCommand(a.queueListCmd(), a.queueTopCmd(), a.queueTailCmd(), a.queueStatsCmd(), a.queueErrorsCmd(), a.queueSetCmd(), a.queuePauseCmd(), a.queueResumeCmd(), a.queueRedriveCmd(), a.queueRmCmd(), a.queueKeyCmd())
+	c.AddCommand(a.queueListCmd(), a.queueTopCmd(), a.queueTailCmd(), a.queueStatsCmd(), a.queueErrorsCmd(), a.queueSetCmd(), a.queuePauseCmd(), a.queueResumeCmd(), a.queueRedriveCmd(), a.queueRmCmd(), a.queueKeyCmd(), a.queueCronCmd())
 	return c
 }
 

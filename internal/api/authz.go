@@ -72,11 +72,22 @@ var methods = map[string]edge.Rule{
 	"/millrace.v1.QueueService/GetNamespace":    namespaceRule,
 	"/millrace.v1.QueueService/SetNamespace":    edge.Needs(auth.Admin),
 
-	"/millrace.v1.BulkService/Start":       operates, // and to delete, Admin
-	"/millrace.v1.BulkService/Redrive":     operates,
-	"/millrace.v1.BulkService/List":        edge.Needs(auth.TaskRead),
-	"/millrace.v1.BulkService/Get":         edge.Needs(auth.TaskRead),
-	"/millrace.v1.BulkService/Cancel":      operates,
+	"/millrace.v1.BulkService/Start":   operates, // and to delete, Admin
+	"/millrace.v1.BulkService/Redrive": operates,
+	"/millrace.v1.BulkService/List":    edge.Needs(auth.TaskRead),
+	"/millrace.v1.BulkService/Get":     edge.Needs(auth.TaskRead),
+	"/millrace.v1.BulkService/Cancel":  operates,
+	// Who sets a cron makes tasks for as long as it is there.
+	"/millrace.v1.CronService/List":    edge.Needs(auth.TaskRead),
+	"/millrace.v1.CronService/Get":     edge.Needs(auth.TaskRead),
+	"/millrace.v1.CronService/Runs":    edge.Needs(auth.TaskRead),
+	"/millrace.v1.CronService/Preview": edge.Needs(auth.TaskRead),
+	"/millrace.v1.CronService/Set":     edge.Needs(auth.Admin),
+	"/millrace.v1.CronService/Delete":  edge.Needs(auth.Admin),
+	"/millrace.v1.CronService/Trigger": operates,
+	"/millrace.v1.CronService/Pause":   operates,
+	"/millrace.v1.CronService/Resume":  operates,
+
 	"/millrace.v1.ErrorService/List":       edge.Needs(auth.TaskRead),
 	"/millrace.v1.OverviewService/Get":     edge.Needs(auth.TaskRead), // nodes, tokens and keyspaces by their own scopes
 	"/millrace.v1.OverviewService/History": edge.Needs(auth.TaskRead), // of a node: Cluster too

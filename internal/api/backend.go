@@ -18,6 +18,7 @@ type Backend interface {
 	NamespaceBackend
 	QueueBackend
 	BulkBackend
+	CronBackend
 	TaskBackend
 	KeyBackend
 	TenantBackend
@@ -82,6 +83,17 @@ type BulkBackend interface {
 	Bulks(ctx context.Context, p core.Partition, o core.ReadOptions) ([]core.BulkJob, core.At, error)
 	// CountBulk counts a part of what a job would find in a partition, from a cursor on, and shows up to sample tasks.
 	CountBulk(ctx context.Context, p core.Partition, op *core.BulkStart, cursor []byte, sample int) (core.BulkCount, core.At, error)
+}
+
+// CronBackend reads crons.
+type CronBackend interface {
+	// Crons reads the crons of a partition by name, those after a name: at most n, and about bytes of templates. more says that others
+	// follow.
+	Crons(ctx context.Context, p core.Partition, after string, n, bytes int, o core.ReadOptions) (list []core.Cron, more bool, at core.At, err error)
+	// Cron reads one cron. NotFound when there is none.
+	Cron(ctx context.Context, p core.Partition, name string, o core.ReadOptions) (core.Cron, core.At, error)
+	// CronRuns reads the last n runs of a cron before a number, the last one first; 0: there is no bound. NotFound when there is no cron.
+	CronRuns(ctx context.Context, p core.Partition, name string, before uint64, n int, o core.ReadOptions) ([]core.CronRun, core.At, error)
 }
 
 // TaskBackend reads tasks, and gives them to unary callers.
@@ -171,6 +183,7 @@ type parts struct {
 	spaces  NamespaceBackend // namespaces
 	queues  QueueBackend     // counters and configurations of queues
 	bulk    BulkBackend      // jobs about many tasks
+	crons   CronBackend      // crons and their runs
 	tasks   TaskBackend      // reads and claims
 	keys    KeyBackend       // reads and rates
 	search  SearchBackend    // collections and searches
@@ -179,5 +192,5 @@ type parts struct {
 
 // newParts divides a node.
 func newParts(b Backend) parts {
-	return parts{places: b, commits: b, spaces: b, queues: b, bulk: b, tasks: b, keys: b, search: b, self: b}
+	return parts{places: b, commits: b, spaces: b, queues: b, bulk: b, crons: b, tasks: b, keys: b, search: b, self: b}
 }

@@ -72,6 +72,15 @@ var queueScopes = map[string]string{
 	"/millrace.v1.BulkService/List":             tellsNone,
 	"/millrace.v1.BulkService/Get":              unknown,
 	"/millrace.v1.BulkService/Cancel":           unknown,
+	"/millrace.v1.CronService/List":             tellsNone,
+	"/millrace.v1.CronService/Get":              unknown,
+	"/millrace.v1.CronService/Runs":             unknown,
+	"/millrace.v1.CronService/Preview":          elsewise,
+	"/millrace.v1.CronService/Set":              denied,
+	"/millrace.v1.CronService/Delete":           tellsNone,
+	"/millrace.v1.CronService/Trigger":          unknown,
+	"/millrace.v1.CronService/Pause":            unknown,
+	"/millrace.v1.CronService/Resume":           unknown,
 	"/millrace.v1.WorkerService/List":           tellsNone,
 	"/millrace.v1.WorkerService/Quiet":          unknown,
 	"/millrace.v1.CommitService/Commit":         elsewise, // its ops have a test of their own
@@ -100,6 +109,10 @@ func queueScopeNothing(out proto.Message) bool {
 		return out.GetQueueCount() == 0 && len(out.GetQueues()) == 0
 	case *pb.ListBulkResponse:
 		return len(out.GetJobs()) == 0
+	case *pb.ListCronsResponse:
+		return len(out.GetCrons()) == 0
+	case *pb.DeleteCronResponse:
+		return !out.GetExisted()
 	case *pb.ListWorkersResponse:
 		return len(out.GetWorkers()) == 0
 	}

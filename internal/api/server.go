@@ -224,6 +224,7 @@ func (s *Server) services() []service {
 		{&pb.KVService_ServiceDesc, s.Keys()},
 		{&pb.QueueService_ServiceDesc, s.Queues()},
 		{&pb.BulkService_ServiceDesc, s.Bulk()},
+		{&pb.CronService_ServiceDesc, s.Crons()},
 		{&pb.RefService_ServiceDesc, s.Refs()},
 		{&pb.ServerService_ServiceDesc, s.Info()},
 		{&pb.SearchService_ServiceDesc, s.Searches()},

@@ -213,10 +213,7 @@ func showQueueConfig(c core.QueueConfig) *pb.QueueConfig {
 		out.MaxDeliveries = &n
 	}
 	if !c.Retry.IsZero() {
-		out.Retry = &pb.Retry{
-			Backoff: pb.Backoff(c.Retry.Backoff), Base: spanOf(c.Retry.Base), Max: spanOf(c.Retry.Max),
-			Factor: float64(c.Retry.FactorPercent) / 100,
-		}
+		out.Retry = showRetry(c.Retry)
 	}
 	l := &c.Limits
 	out.CancelGrace, out.DefaultTtl, out.MaxTasks, out.MaxBytes = spanOrOff(l.CancelGrace), spanOf(l.DefaultTTL), l.MaxTasks, l.MaxBytes
@@ -224,6 +221,11 @@ func showQueueConfig(c core.QueueConfig) *pb.QueueConfig {
 	showShare(out, &c.Share)
 	out.DeadLetter = c.Share.DeadLetter
 	return out
+}
+
+// showRetry shows the pauses between attempts.
+func showRetry(r core.Retry) *pb.Retry {
+	return &pb.Retry{Backoff: pb.Backoff(r.Backoff), Base: spanOf(r.Base), Max: spanOf(r.Max), Factor: float64(r.FactorPercent) / 100}
 }
 
 // showCeilings shows what tasks may ask for; unset: there are no bounds.

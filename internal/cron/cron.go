@@ -250,6 +250,26 @@ func (s *Schedule) Next(after, base time.Time) (slot time.Time, ok bool) {
 	return time.Unix(sec, 0).UTC(), ok
 }
 
+// Bounds are where the slots of a cron lie.
+type Bounds struct {
+	Anchor time.Time // slots are after it
+	Start  time.Time // and not before it; periods count from it. Zero: periods count from Anchor
+	End    time.Time // and not after it; zero: there is no end
+}
+
+// NextIn returns the first slot after a time that lies within bounds. ok is false when there is none.
+func (s *Schedule) NextIn(b Bounds, after time.Time) (slot time.Time, ok bool) {
+	base := b.Anchor
+	if !b.Start.IsZero() {
+		base = b.Start
+		if first := b.Start.Add(-time.Millisecond); first.After(after) {
+			after = first
+		}
+	}
+	slot, ok = s.Next(after, base)
+	return slot, ok && (b.End.IsZero() || !slot.After(b.End))
+}
+
 // floorSecond is the whole second at or before t.
 func floorSecond(t time.Time) int64 { return t.Unix() }
 

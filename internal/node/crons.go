@@ -104,7 +104,7 @@ func planCron(schedule *cron.Schedule, d *core.CronDue, wall core.ShardTime) *co
 		return op
 	}
 	if d.Next == 0 {
-		op.Next = nextSlot(schedule, d, max(d.Anchor, d.Config.Start-1))
+		op.Next = nextSlot(schedule, d, d.Anchor)
 		return op
 	}
 	slots := dueSlots(schedule, d, wall)
@@ -128,13 +128,15 @@ func planCron(schedule *cron.Schedule, d *core.CronDue, wall core.ShardTime) *co
 
 // nextSlot returns the first slot of a cron after a time; core.Never: there is none.
 func nextSlot(schedule *cron.Schedule, d *core.CronDue, after core.ShardTime) core.ShardTime {
-	base := d.Anchor
-	if d.Config.Start > 0 {
-		base = d.Config.Start
+	b := cron.Bounds{Anchor: d.Anchor.Time()}
+	if d.Config.Start != 0 {
+		b.Start = d.Config.Start.Time()
 	}
-	slot, ok := schedule.Next(after.Time(), base.Time())
-	if at := core.ShardTimeOf(slot); ok && (d.Config.End == 0 || at <= d.Config.End) {
-		return at
+	if d.Config.End != 0 {
+		b.End = d.Config.End.Time()
+	}
+	if slot, ok := schedule.NextIn(b, after.Time()); ok {
+		return core.ShardTimeOf(slot)
 	}
 	return core.Never
 }

@@ -60,6 +60,14 @@ var bulkJobActionWords = []string{"", "cancel", "retry", "delete", "prioritize"}
 
 var bulkJobStateWords = []string{"", "running", "done", "stopped"}
 
+var cronConfigOverlapWords = []string{"skip", "allow", "queue_one", "cancel_previous"}
+
+var cronConfigCatchUpWords = []string{"one", "none", "all"}
+
+var cronRunOutcomeWords = []string{"", "started", "waiting", "skipped", "refused"}
+
+var cronChangeKindWords = []string{"", "skipped", "repeated"}
+
 // taskSpecBody is a TaskSpec while it is read.
 type taskSpecBody struct {
 	*pb.TaskSpec
@@ -930,6 +938,72 @@ var redriveRequestFields = []jsonField[pb.RedriveRequest]{
 	{"to", func(d *jsonReader, m *pb.RedriveRequest) { m.To = d.time() }},
 	{"to_queue", func(d *jsonReader, m *pb.RedriveRequest) { m.ToQueue = d.Filled() }},
 	{"patch", func(d *jsonReader, m *pb.RedriveRequest) { m.Patch = d.RawObject() }},
+}
+
+var cronConfigFields = []jsonField[pb.CronConfig]{
+	{"schedule", func(d *jsonReader, m *pb.CronConfig) { m.Schedule = d.Text() }},
+	{"zone", func(d *jsonReader, m *pb.CronConfig) { m.Zone = d.Filled() }},
+	{"template", func(d *jsonReader, m *pb.CronConfig) { m.Template = readTaskTemplate(d) }},
+	{"jitter", func(d *jsonReader, m *pb.CronConfig) { m.Jitter = d.duration() }},
+	{"start", func(d *jsonReader, m *pb.CronConfig) { m.Start = d.time() }},
+	{"end", func(d *jsonReader, m *pb.CronConfig) { m.End = d.time() }},
+	{"paused", func(d *jsonReader, m *pb.CronConfig) { m.Paused = d.Boolean() }},
+	{"overlap", func(d *jsonReader, m *pb.CronConfig) {
+		m.Overlap = pb.CronConfig_Overlap(d.OneOf(cronConfigOverlapWords))
+	}},
+	{"catch_up", func(d *jsonReader, m *pb.CronConfig) {
+		m.CatchUp = pb.CronConfig_CatchUp(d.OneOf(cronConfigCatchUpWords))
+	}},
+}
+
+// taskTemplateBody is a TaskTemplate while it is read.
+type taskTemplateBody struct {
+	*pb.TaskTemplate
+	payload content
+}
+
+var taskTemplateFields = []jsonField[taskTemplateBody]{
+	{"queue", func(d *jsonReader, m *taskTemplateBody) { m.Queue = d.Text() }},
+	{"kind", func(d *jsonReader, m *taskTemplateBody) { m.Kind = d.Filled() }},
+	{"payload", func(d *jsonReader, m *taskTemplateBody) { m.payload.readRaw(d) }},
+	{"payload_base64", func(d *jsonReader, m *taskTemplateBody) { m.payload.readBase64(d) }},
+	{"content_type", func(d *jsonReader, m *taskTemplateBody) { m.ContentType = d.Text() }},
+	{"headers", func(d *jsonReader, m *taskTemplateBody) {
+		d.Array("headers", d.l.Headers, func() { m.Headers = append(m.Headers, readNew(d, headerFields)) })
+	}},
+	{"priority", func(d *jsonReader, m *taskTemplateBody) { m.Priority = d.Uint32() }},
+	{"max_attempts", func(d *jsonReader, m *taskTemplateBody) { m.MaxAttempts = d.Int32() }},
+	{"max_crashes", func(d *jsonReader, m *taskTemplateBody) { m.MaxCrashes = d.Int32() }},
+	{"max_deliveries", func(d *jsonReader, m *taskTemplateBody) { m.MaxDeliveries = new(d.Int32()) }},
+	{"lease", func(d *jsonReader, m *taskTemplateBody) { m.Lease = d.duration() }},
+	{"max_run", func(d *jsonReader, m *taskTemplateBody) { m.MaxRun = d.duration() }},
+	{"retry", func(d *jsonReader, m *taskTemplateBody) { m.Retry = readNew(d, retryFields) }},
+	{"labels", func(d *jsonReader, m *taskTemplateBody) { m.Labels = d.TextMap("labels", 16) }},
+	{"tag", func(d *jsonReader, m *taskTemplateBody) { m.Tag = d.Filled() }},
+}
+
+// finish takes over what the client's own values are.
+func (m *taskTemplateBody) finish(d *jsonReader) {
+	m.payload.check(d, "payload", m.ContentType)
+	m.Payload = m.payload.bytes
+}
+
+func readTaskTemplate(d *jsonReader) *pb.TaskTemplate {
+	b := taskTemplateBody{TaskTemplate: new(pb.TaskTemplate)}
+	readObject(d, &b, taskTemplateFields)
+	b.finish(d)
+	return b.TaskTemplate
+}
+
+var triggerCronRequestFields = []jsonField[pb.TriggerCronRequest]{
+	{"id", func(d *jsonReader, m *pb.TriggerCronRequest) { m.Id = d.Filled() }},
+}
+
+var previewCronRequestFields = []jsonField[pb.PreviewCronRequest]{
+	{"schedule", func(d *jsonReader, m *pb.PreviewCronRequest) { m.Schedule = d.Text() }},
+	{"zone", func(d *jsonReader, m *pb.PreviewCronRequest) { m.Zone = d.Filled() }},
+	{"count", func(d *jsonReader, m *pb.PreviewCronRequest) { m.Count = d.Uint32() }},
+	{"from", func(d *jsonReader, m *pb.PreviewCronRequest) { m.From = d.time() }},
 }
 
 var quietWorkerRequestFields = []jsonField[pb.QuietWorkerRequest]{
@@ -2785,6 +2859,167 @@ func writeCancelBulkResponse(w *jsonWriter, m *pb.CancelBulkResponse) {
 	w.Exact("index", m.GetAt().GetIndex())
 }
 
+func writeListCronsResponse(w *jsonWriter, m *pb.ListCronsResponse) {
+	w.Key("crons")
+	w.Open('[')
+	for _, x := range m.GetCrons() {
+		w.Open('{')
+		writeCron(w, x)
+		w.Close('}')
+	}
+	w.Close(']')
+	w.OptStr("cursor", m.GetCursor())
+	w.Exact("index", m.GetAt().GetIndex())
+}
+
+func writeCron(w *jsonWriter, m *pb.Cron) {
+	w.Str("name", m.GetName())
+	writeCronConfig(w, m.GetConfig())
+	w.Exact("version", m.GetVersion())
+	w.Str("words", m.GetWords())
+	w.time("next_at", m.GetNextAt())
+	w.time("waiting_at", m.GetWaitingAt())
+	w.time("created_at", m.GetCreatedAt())
+	w.time("updated_at", m.GetUpdatedAt())
+	w.OptStr("by", m.GetBy())
+	w.Count("runs", m.GetRuns())
+	if x := m.GetLastRun(); x != nil {
+		w.Key("last_run")
+		w.Open('{')
+		writeCronRun(w, x)
+		w.Close('}')
+	}
+}
+
+func writeCronConfig(w *jsonWriter, m *pb.CronConfig) {
+	w.Str("schedule", m.GetSchedule())
+	w.OptStr("zone", m.GetZone())
+	if x := m.GetTemplate(); x != nil {
+		w.Key("template")
+		w.Open('{')
+		writeTaskTemplate(w, x)
+		w.Close('}')
+	}
+	w.duration("jitter", m.GetJitter())
+	w.time("start", m.GetStart())
+	w.time("end", m.GetEnd())
+	w.Bool("paused", m.GetPaused())
+	w.Str("overlap", wordOf(cronConfigOverlapWords, int32(m.GetOverlap())))
+	w.Str("catch_up", wordOf(cronConfigCatchUpWords, int32(m.GetCatchUp())))
+}
+
+func writeTaskTemplate(w *jsonWriter, m *pb.TaskTemplate) {
+	w.Str("queue", m.GetQueue())
+	w.OptStr("kind", m.GetKind())
+	w.content("payload", m.GetPayload(), m.GetContentType())
+	w.OptStr("content_type", m.GetContentType())
+	if len(m.GetHeaders()) > 0 {
+		w.Key("headers")
+		w.Open('[')
+		for _, x := range m.GetHeaders() {
+			w.Open('{')
+			writeHeader(w, x)
+			w.Close('}')
+		}
+		w.Close(']')
+	}
+	if m.GetPriority() != 0 {
+		w.Count("priority", uint64(m.GetPriority()))
+	}
+	w.OptInt("max_attempts", int64(m.GetMaxAttempts()))
+	w.OptInt("max_crashes", int64(m.GetMaxCrashes()))
+	if m.MaxDeliveries != nil {
+		w.Int("max_deliveries", int64(m.GetMaxDeliveries()))
+	}
+	w.duration("lease", m.GetLease())
+	w.duration("max_run", m.GetMaxRun())
+	if x := m.GetRetry(); x != nil {
+		w.Key("retry")
+		w.Open('{')
+		writeRetry(w, x)
+		w.Close('}')
+	}
+	if len(m.GetLabels()) > 0 {
+		w.Texts("labels", m.GetLabels())
+	}
+	w.OptStr("tag", m.GetTag())
+}
+
+func writeCronRun(w *jsonWriter, m *pb.CronRun) {
+	w.Count("number", m.GetNumber())
+	w.time("slot", m.GetSlot())
+	w.time("at", m.GetAt())
+	w.OptBool("by_hand", m.GetByHand())
+	w.Str("outcome", wordOf(cronRunOutcomeWords, int32(m.GetOutcome())))
+	w.OptStr("skipped", m.GetSkipped())
+	w.OptStr("task", m.GetTask())
+	w.OptStr("state", wordOf(stateWords, int32(m.GetState())))
+	if m.GetPassed() != 0 {
+		w.Count("passed", uint64(m.GetPassed()))
+	}
+	if x := m.GetError(); x != nil {
+		w.Key("error")
+		w.Open('{')
+		writeTaskError(w, x)
+		w.Close('}')
+	}
+}
+
+func writePauseCronResponse(w *jsonWriter, m *pb.PauseCronResponse) {
+	w.Bool("replayed", m.GetReplayed())
+	w.Exact("index", m.GetAt().GetIndex())
+}
+
+func writeResumeCronResponse(w *jsonWriter, m *pb.ResumeCronResponse) {
+	w.Bool("replayed", m.GetReplayed())
+	w.Exact("index", m.GetAt().GetIndex())
+}
+
+func writePreviewCronResponse(w *jsonWriter, m *pb.PreviewCronResponse) {
+	w.Str("words", m.GetWords())
+	w.Key("times")
+	w.Open('[')
+	for _, x := range m.GetTimes() {
+		w.Quote(x)
+	}
+	w.Close(']')
+	w.Key("dst")
+	w.Open('[')
+	for _, x := range m.GetDst() {
+		w.Open('{')
+		writeCronChange(w, x)
+		w.Close('}')
+	}
+	w.Close(']')
+}
+
+func writeCronChange(w *jsonWriter, m *pb.CronChange) {
+	w.time("at", m.GetAt())
+	w.Str("kind", wordOf(cronChangeKindWords, int32(m.GetKind())))
+	w.duration("by", m.GetBy())
+	w.Str("words", m.GetWords())
+	if len(m.GetSlots()) > 0 {
+		w.Key("slots")
+		w.Open('[')
+		for _, x := range m.GetSlots() {
+			w.Quote(x)
+		}
+		w.Close(']')
+	}
+}
+
+func writeListCronRunsResponse(w *jsonWriter, m *pb.ListCronRunsResponse) {
+	w.Key("runs")
+	w.Open('[')
+	for _, x := range m.GetRuns() {
+		w.Open('{')
+		writeCronRun(w, x)
+		w.Close('}')
+	}
+	w.Close(']')
+	w.Exact("index", m.GetAt().GetIndex())
+}
+
 func writeListErrorsResponse(w *jsonWriter, m *pb.ListErrorsResponse) {
 	w.Key("errors")
 	w.Open('[')
@@ -3922,6 +4157,130 @@ func (c *restCall) bulkCancel() error {
 		return err
 	}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeCancelBulkResponse(w, out) })
+}
+
+// cronList serves GET /v1/crons.
+func (c *restCall) cronList() error {
+	in := new(pb.ListCronsRequest)
+	var fact core.Fact
+	in.Prefix, _ = c.query.get("prefix")
+	if in.Limit, in.Cursor, fact = c.page(); fact != nil {
+		return fact
+	}
+	out, err := c.s.Crons().List(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeListCronsResponse(w, out) })
+}
+
+// cronGet serves GET /v1/crons/{cron}.
+func (c *restCall) cronGet() error {
+	in := new(pb.GetCronRequest)
+	in.Name = c.params[0]
+	out, err := c.s.Crons().Get(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	c.tag(out.GetCron().GetVersion())
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeCron(w, out.GetCron()) })
+}
+
+// cronSet serves PUT /v1/crons/{cron}.
+func (c *restCall) cronSet() error {
+	in := new(pb.SetCronRequest)
+	in.Config = new(pb.CronConfig)
+	if err := readBody(c, in.Config, cronConfigFields); err != nil {
+		return err
+	}
+	in.Name = c.params[0]
+	var fact core.Fact
+	if in.IfVersion, fact = c.ifMatch(); fact != nil {
+		return fact
+	}
+	out, err := c.s.Crons().Set(c.ctx, in)
+	if err != nil {
+		return edge.Unprefixed("config", err)
+	}
+	c.tag(out.GetCron().GetVersion())
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeCron(w, out.GetCron()) })
+}
+
+// cronDelete serves DELETE /v1/crons/{cron}.
+func (c *restCall) cronDelete() error {
+	in := new(pb.DeleteCronRequest)
+	in.Name = c.params[0]
+	var fact core.Fact
+	if in.IfVersion, fact = c.ifMatch(); fact != nil {
+		return fact
+	}
+	out, err := c.s.Crons().Delete(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	c.showIndex(out.GetAt())
+	c.head(http.StatusNoContent, nil, 0)
+	return nil
+}
+
+// cronTrigger serves POST /v1/crons/{cron}:trigger.
+func (c *restCall) cronTrigger() error {
+	in := new(pb.TriggerCronRequest)
+	if err := readIfGiven(c, in, triggerCronRequestFields); err != nil {
+		return err
+	}
+	in.Name = c.params[0]
+	out, err := c.s.Crons().Trigger(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeCronRun(w, out.GetRun()) })
+}
+
+// cronPause serves POST /v1/crons/{cron}:pause.
+func (c *restCall) cronPause() error {
+	in := new(pb.PauseCronRequest)
+	in.Name = c.params[0]
+	out, err := c.s.Crons().Pause(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writePauseCronResponse(w, out) })
+}
+
+// cronResume serves POST /v1/crons/{cron}:resume.
+func (c *restCall) cronResume() error {
+	in := new(pb.ResumeCronRequest)
+	in.Name = c.params[0]
+	out, err := c.s.Crons().Resume(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeResumeCronResponse(w, out) })
+}
+
+// cronPreview serves POST /v1/crons:preview.
+func (c *restCall) cronPreview() error {
+	in := new(pb.PreviewCronRequest)
+	if err := readBody(c, in, previewCronRequestFields); err != nil {
+		return err
+	}
+	out, err := c.s.Crons().Preview(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.object(http.StatusOK, func(w *jsonWriter) { writePreviewCronResponse(w, out) })
+}
+
+// cronRuns serves GET /v1/crons/{cron}/runs.
+func (c *restCall) cronRuns() error {
+	in := new(pb.ListCronRunsRequest)
+	in.Name = c.params[0]
+	out, err := c.s.Crons().Runs(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeListCronRunsResponse(w, out) })
 }
 
 // errorList serves GET /v1/errors.

@@ -221,7 +221,7 @@ func (r *Route) PathForm(name string) Form {
 	switch name {
 	case "id":
 		return taskForm
-	case "queue":
+	case "queue", "cron":
 		return queueForm
 	case "worker":
 		return plainText.filled().upTo(defaults.WorkerBytes)
@@ -264,12 +264,20 @@ func FieldForms() map[string]Form {
 func taskForms(l *edge.Limits) map[string]Form {
 	attempts, crashes, deliveries := wholes(0, l.Attempts), wholes(0, l.Crashes), wholes(0, l.Deliveries)
 	return map[string]Form{
+		"CronConfig.schedule": AnyText.filled().upTo(core.MaxSchedule), "CronConfig.zone": AnyText.upTo(core.MaxZone),
+		"CronConfig.jitter": spans(api.Span{Max: core.MaxCronJitter, Limit: "cron_jitter"}), "TriggerCronRequest.id": taskForm,
+		"PreviewCronRequest.schedule": AnyText.filled().upTo(core.MaxSchedule), "PreviewCronRequest.zone": AnyText.upTo(core.MaxZone), "PreviewCronRequest.count": wholes[int64](0, 100),
 		"StartBulkRequest.id": taskForm, "StartBulkRequest.priority": wholes(0, l.Priority), "StartBulkRequest.rate": wholes(0, int64(core.MaxBulkRate)),
 		"StartBulkRequest.reason": reasonForm, "RedriveRequest.id": taskForm, "RedriveRequest.rate": wholes(0, int64(core.MaxBulkRate)), "RedriveRequest.reason": reasonForm, "RedriveRequest.kind": queueForm, "RedriveRequest.labels": labelForm,
 		"StartBulkRequest.to_queue": queueForm, "RedriveRequest.to_queue": queueForm,
 		"TaskFilter.queue": queueForm, "TaskFilter.kind": queueForm, "TaskFilter.worker": plainText.upTo(l.WorkerBytes),
 		"TaskFilter.unique": plainText.upTo(l.UniqueKeyBytes), "TaskFilter.labels": labelForm, "TaskFilter.fingerprint": fingerprintForm,
-		"TaskSpec.id": taskForm, "TaskSpec.queue": queueForm, "TaskSpec.kind": queueForm, "TaskSpec.content_type": plainText.upTo(l.ContentTypeBytes),
+		"TaskTemplate.queue": queueForm, "TaskTemplate.kind": queueForm, "TaskTemplate.content_type": plainText.upTo(l.ContentTypeBytes),
+		"TaskTemplate.headers": Form{}.many(0, l.Headers-2), "TaskTemplate.labels": labelForm, "TaskTemplate.priority": wholes(0, l.Priority),
+		"TaskTemplate.max_attempts": attempts, "TaskTemplate.max_crashes": crashes, "TaskTemplate.max_deliveries": deliveries,
+		"TaskTemplate.lease": spans(api.LeaseSpan(l)), "TaskTemplate.max_run": spans(api.PositiveSpan(l)), "TaskTemplate.tag": plainText.filled().upTo(l.TagBytes),
+		"TaskTemplate.payload_base64": base64Form(l.PayloadBytes),
+		"TaskSpec.id":                 taskForm, "TaskSpec.queue": queueForm, "TaskSpec.kind": queueForm, "TaskSpec.content_type": plainText.upTo(l.ContentTypeBytes),
 		"TaskSpec.headers": Form{}.many(0, l.Headers), "TaskSpec.after": Form{}.many(0, core.MaxAfter), "After.id": taskForm, "TaskSpec.labels": labelForm, "BatchGetRequest.ids": taskForm.many(1, 100), "UpdateRequest.request_id": requestIDForm,
 		"ClaimRequest.claim": requestIDForm, "EndClaimRequest.claim": requestIDForm,
 		"CancelRequest.request_id": requestIDForm, "RetryRequest.request_id": requestIDForm, "ForceReleaseRequest.request_id": requestIDForm, "UpdateRequest.labels": labelForm,

@@ -399,7 +399,7 @@ func (c *contract) eachField(s schema, path string, depth int, put func(any) any
 
 // laterChecked are fields that are judged by what is stored, which the rig does not have, and those whose form is more narrow
 // than what is read.
-var laterChecked = regexp.MustCompile(`(^|\.)(config|schema|text_fields|embedder|model|default_branch|factor|old|new|target|old_target|params|vector_upsert|decay|max_staleness)(\[|\.|$)|^name$|^node$|^to_queue$|^patch$|^filter\.state$|changes\[0\]\.name|names\[0\]|_base64`)
+var laterChecked = regexp.MustCompile(`(^|\.)(config|schema|text_fields|embedder|model|default_branch|factor|old|new|target|old_target|params|vector_upsert|decay|max_staleness)(\[|\.|$)|^name$|^node$|^schedule$|^zone$|^to_queue$|^patch$|^filter\.state$|changes\[0\]\.name|names\[0\]|_base64`)
 
 func TestABodyRefusesAFieldThatIsNotOfItsForm(t *testing.T) {
 	r := newRESTRig(t, edge.Limits{})

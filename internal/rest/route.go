@@ -72,7 +72,7 @@ type Route struct {
 // Indexed says whether answers have the header Millrace-Index: those about one partition.
 func (r *Route) Indexed() bool {
 	// These answer for the whole server or namespace.
-	for _, whole := range []string{api.ClusterMethods, tenantsService, workersService, overviewsService + "History", serversService, searchesService + "Embed", tasksService + "EndClaim", queuesService + "CreateNamespace", queuesService + "DeleteNamespace"} {
+	for _, whole := range []string{api.ClusterMethods, tenantsService, workersService, overviewsService + "History", serversService, searchesService + "Embed", tasksService + "EndClaim", cronService + "Preview", queuesService + "CreateNamespace", queuesService + "DeleteNamespace"} {
 		if strings.HasPrefix(r.Native, whole) {
 			return false
 		}

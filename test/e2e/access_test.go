@@ -96,6 +96,19 @@ var probes = []probe{
 	{"BulkService/List", "producer worker admin", func(_, _, _ string) proto.Message { return &millracev1.ListBulkRequest{} }},
 	{"BulkService/Get", "producer worker admin", func(id, _, _ string) proto.Message { return &millracev1.GetBulkRequest{Id: id} }},
 	{"BulkService/Cancel", "admin", func(id, _, _ string) proto.Message { return &millracev1.CancelBulkRequest{Id: id} }},
+	{"CronService/Set", "admin", func(_, queue, _ string) proto.Message {
+		return &millracev1.SetCronRequest{Name: "probe", Config: &millracev1.CronConfig{Schedule: "@yearly", Template: &millracev1.TaskTemplate{Queue: queue}}}
+	}},
+	{"CronService/List", "producer worker admin", func(_, _, _ string) proto.Message { return &millracev1.ListCronsRequest{} }},
+	{"CronService/Get", "producer worker admin", func(_, _, _ string) proto.Message { return &millracev1.GetCronRequest{Name: "probe"} }},
+	{"CronService/Runs", "producer worker admin", func(_, _, _ string) proto.Message { return &millracev1.ListCronRunsRequest{Name: "probe"} }},
+	{"CronService/Preview", "producer worker admin", func(_, _, _ string) proto.Message {
+		return &millracev1.PreviewCronRequest{Schedule: "@daily"}
+	}},
+	{"CronService/Pause", "admin", func(_, _, _ string) proto.Message { return &millracev1.PauseCronRequest{Name: "probe"} }},
+	{"CronService/Resume", "admin", func(_, _, _ string) proto.Message { return &millracev1.ResumeCronRequest{Name: "probe"} }},
+	{"CronService/Trigger", "admin", func(_, _, _ string) proto.Message { return &millracev1.TriggerCronRequest{Name: "probe"} }},
+	{"CronService/Delete", "admin", func(_, _, _ string) proto.Message { return &millracev1.DeleteCronRequest{Name: "probe"} }},
 	{"TaskService/Delete", "admin", func(id, _, _ string) proto.Message { return &millracev1.DeleteRequest{Id: id} }},
 	{"CommitService/Commit", "producer worker admin", func(_, _, key string) proto.Message {
 		return &millracev1.CommitRequest{Ops: []*millracev1.Op{put("mine", key, "x")}}

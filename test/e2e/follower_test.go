@@ -39,7 +39,7 @@ func (w *visitor) do(method, route, id, body string, want ...int) (answer []byte
 	w.seen[method+" "+strings.SplitN(route, "?", 2)[0]] = true
 	path := strings.ReplaceAll(route, "{id}", id)
 	for name, value := range map[string]string{
-		"{queue}": "q", "{worker}": "w", "{keyspace}": "ks", "{key}": "k", "{repo}": "app", "{name}": "heads/main", "{collection}": "ws", "{ruleset}": "r",
+		"{queue}": "q", "{cron}": "nightly", "{worker}": "w", "{keyspace}": "ks", "{key}": "k", "{repo}": "app", "{name}": "heads/main", "{collection}": "ws", "{ruleset}": "r",
 		"{search_id}": id, "{tenant}": "default", "{model}": "lexical-v2",
 	} {
 		path = strings.ReplaceAll(path, name, value)
@@ -168,6 +168,15 @@ func (w *visitor) everyControl(makeTask func()) {
 	w.do("GET", "/v1/bulk", "", "", 200)
 	w.do("POST", "/v1/bulk/{id}:cancel", begun.Job.ID, "", 200)
 	w.do("POST", "/v1/queues/{queue}:redrive", "", `{"dry_run":true}`, 200)
+	w.do("POST", "/v1/crons:preview", "", `{"schedule":"@daily"}`, 200)
+	w.do("PUT", "/v1/crons/{cron}", "", `{"schedule":"@yearly","template":{"queue":"q"}}`, 200)
+	w.do("GET", "/v1/crons", "", "", 200)
+	w.do("GET", "/v1/crons/{cron}", "", "", 200)
+	w.do("POST", "/v1/crons/{cron}:pause", "", "", 200)
+	w.do("POST", "/v1/crons/{cron}:resume", "", "", 200)
+	w.do("POST", "/v1/crons/{cron}:trigger", "", "", 200)
+	w.do("GET", "/v1/crons/{cron}/runs", "", "", 200)
+	w.do("DELETE", "/v1/crons/{cron}", "", "", 204)
 }
 
 func (w *visitor) everyOperatorRoute() {

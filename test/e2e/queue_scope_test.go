@@ -53,11 +53,11 @@ func (l *local) writeScopes(queues ...string) {
 var (
 	scopeDenied = []string{
 		"TaskService/Create", "TaskService/List", "TaskService/Claim", "QueueService/Pause", "QueueService/Resume", "QueueService/Get",
-		"QueueService/Keys", "QueueService/SetKey", "QueueService/PauseKey", "QueueService/ResumeKey", "QueueService/Stats", "QueueService/Set", "QueueService/SetNamespace", "BulkService/Start", "BulkService/Redrive",
+		"QueueService/Keys", "QueueService/SetKey", "QueueService/PauseKey", "QueueService/ResumeKey", "QueueService/Stats", "QueueService/Set", "QueueService/SetNamespace", "BulkService/Start", "BulkService/Redrive", "CronService/Set",
 	}
 	scopeOther = []string{
 		"TaskService/BatchCreate", "TaskService/EndClaim", "WorkerService/List", "WorkerService/Quiet", "BulkService/List", "CommitService/Commit", "KVService/Get",
-		"QueueService/List", "QueueService/GetNamespace", "OverviewService/Get", "ServerService/Status",
+		"QueueService/List", "QueueService/GetNamespace", "CronService/List", "CronService/Delete", "CronService/Preview", "OverviewService/Get", "ServerService/Status",
 	}
 )
 

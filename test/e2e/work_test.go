@@ -177,6 +177,20 @@ func TestThePageOnLimitsIsTrue(t *testing.T) {
 	}
 }
 
+// TestThePageOnCronsIsTrue runs all commands of docs/start/cron.md, and looks for what the page says of them.
+func TestThePageOnCronsIsTrue(t *testing.T) {
+	t.Parallel()
+	out, _ := runPage(t, "../../docs/start/cron.md")
+	for _, want := range []string{
+		"at 02:30 every day", "02:30 is skipped; it fires at 03:00", "every 1 minute 30 seconds", "  at 02:00 every day Europe/Berlin  queue reports  next ",
+		"  started ", "skipped: overlap  by hand", "\"skipped\":\"overlap\"", "removed nightly",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("nothing says %q in\n%s", want, out)
+		}
+	}
+}
+
 // TestAWorkerTellsWhenItsServerIsLostAndBack: it waits for as long as that takes, and not in silence; then it goes on.
 func TestAWorkerTellsWhenItsServerIsLostAndBack(t *testing.T) {
 	t.Parallel()

@@ -151,6 +151,37 @@ func (n *Node) Queues(_ context.Context, p core.Partition, after string, limit i
 	return out, core.At{}, nil
 }
 
+// cron is the cron of every partition: it makes tasks of the queue mail.
+func (n *Node) cron(name string) core.Cron {
+	return core.Cron{
+		Name: name, CronConfig: core.CronConfig{Schedule: "@daily"}, Template: core.TaskCreate{Queue: "mail"}, Version: 1, Next: core.Never, Runs: 1,
+	}
+}
+
+// Crons shows one cron in the first partition.
+func (n *Node) Crons(_ context.Context, p core.Partition, after string, _, _ int, _ core.ReadOptions) ([]core.Cron, bool, core.At, error) {
+	n.step()
+	n.reach(p)
+	if p.Index != 0 || after >= "nightly" {
+		return nil, false, core.At{}, nil
+	}
+	return []core.Cron{n.cron("nightly")}, false, core.At{}, nil
+}
+
+// Cron shows a cron of any name.
+func (n *Node) Cron(_ context.Context, p core.Partition, name string, _ core.ReadOptions) (core.Cron, core.At, error) {
+	n.step()
+	n.reach(p)
+	return n.cron(name), core.At{}, nil
+}
+
+// CronRuns shows one run.
+func (n *Node) CronRuns(_ context.Context, p core.Partition, _ string, _ uint64, _ int, _ core.ReadOptions) ([]core.CronRun, core.At, error) {
+	n.step()
+	n.reach(p)
+	return []core.CronRun{{Number: 1, Slot: 1, Outcome: core.CronOverlaps}}, core.At{}, nil
+}
+
 // Bulks shows the jobs that were begun, and one of ID(1): they run and have done nothing.
 func (n *Node) Bulks(_ context.Context, p core.Partition, _ core.ReadOptions) ([]core.BulkJob, core.At, error) {
 	n.step()

@@ -41,6 +41,11 @@ func TooLarge(field, limit string, most int64) *Fault {
 	return &Fault{Code: wire.TooLarge, Field: field, Message: "too large", Limit: limit, Max: most, Op: OpNone}
 }
 
+// Invalid refuses what no server would take.
+func Invalid(field, message string) *Fault {
+	return &Fault{Code: wire.InvalidArgument, Field: field, Message: message, Op: OpNone}
+}
+
 // BadText refuses a text that is not UTF-8, which the contract cannot carry.
 func BadText(field string) *Fault {
 	return &Fault{Code: wire.InvalidArgument, Field: field, Message: "must be valid UTF-8", Op: OpNone}

@@ -44,6 +44,10 @@ var memberVerbWords = []string{"", "add", "remove", "replace", "promote", "set",
 
 var bulkJobActionWords = []string{"", "cancel", "retry", "delete", "prioritize"}
 
+var cronConfigOverlapWords = []string{"skip", "allow", "queue_one", "cancel_previous"}
+
+var cronConfigCatchUpWords = []string{"one", "none", "all"}
+
 func writeTaskSpec(w *restBody, m *pb.TaskSpec) {
 	if m == nil {
 		return
@@ -871,6 +875,55 @@ func writeRedriveRequest(w *restBody, m *pb.RedriveRequest) {
 	w.raw("patch", m.GetPatch())
 }
 
+func writeCronConfig(w *restBody, m *pb.CronConfig) {
+	w.text("schedule", m.GetSchedule())
+	w.text("zone", m.GetZone())
+	if x := m.GetTemplate(); x != nil {
+		w.object("template", func() { writeTaskTemplate(w, x) })
+	}
+	w.duration("jitter", m.GetJitter())
+	w.time("start", m.GetStart())
+	w.time("end", m.GetEnd())
+	w.flag("paused", m.GetPaused())
+	w.word("overlap", cronConfigOverlapWords, int32(m.GetOverlap()))
+	w.word("catch_up", cronConfigCatchUpWords, int32(m.GetCatchUp()))
+}
+
+func writeTaskTemplate(w *restBody, m *pb.TaskTemplate) {
+	if m == nil {
+		return
+	}
+	w.text("queue", m.GetQueue())
+	w.text("kind", m.GetKind())
+	w.bytes("payload", m.GetPayload())
+	w.text("content_type", m.GetContentType())
+	restList(w, "headers", m.GetHeaders(), writeHeader)
+	w.int("priority", int64(m.GetPriority()))
+	w.int("max_attempts", int64(m.GetMaxAttempts()))
+	w.int("max_crashes", int64(m.GetMaxCrashes()))
+	if m.MaxDeliveries != nil {
+		w.anyInt("max_deliveries", int64(m.GetMaxDeliveries()))
+	}
+	w.duration("lease", m.GetLease())
+	w.duration("max_run", m.GetMaxRun())
+	if x := m.GetRetry(); x != nil {
+		w.object("retry", func() { writeRetry(w, x) })
+	}
+	w.textMap("labels", m.GetLabels())
+	w.text("tag", m.GetTag())
+}
+
+func writeTriggerCronRequest(w *restBody, m *pb.TriggerCronRequest) {
+	w.text("id", m.GetId())
+}
+
+func writePreviewCronRequest(w *restBody, m *pb.PreviewCronRequest) {
+	w.text("schedule", m.GetSchedule())
+	w.text("zone", m.GetZone())
+	w.int("count", int64(m.GetCount()))
+	w.time("from", m.GetFrom())
+}
+
 func writeQuietWorkerRequest(w *restBody, m *pb.QuietWorkerRequest) {
 	w.flag("on", m.GetOn())
 }
@@ -1398,6 +1451,61 @@ var routes = map[string][]route{
 	"/millrace.v1.BulkService/Cancel": {
 		{
 			verb: "POST", path: []string{"/v1/bulk/", "id=id", ":cancel"},
+		},
+	},
+	"/millrace.v1.CronService/List": {
+		{
+			verb: "GET", path: []string{"/v1/crons"},
+			query: []parameter{{"prefix", "prefix", nil}, {"limit", "limit", nil}, {"cursor", "cursor", nil}},
+		},
+	},
+	"/millrace.v1.CronService/Get": {
+		{
+			verb: "GET", path: []string{"/v1/crons/", "cron=name"},
+			answer: "cron",
+		},
+	},
+	"/millrace.v1.CronService/Set": {
+		{
+			verb: "PUT", path: []string{"/v1/crons/", "cron=name"},
+			match: "if_version",
+			body:  func(w *restBody, in any) { writeCronConfig(w, in.(*pb.SetCronRequest).GetConfig()) }, within: "config",
+			answer: "cron",
+		},
+	},
+	"/millrace.v1.CronService/Delete": {
+		{
+			verb: "DELETE", path: []string{"/v1/crons/", "cron=name"},
+			match: "if_version",
+			empty: true,
+		},
+	},
+	"/millrace.v1.CronService/Trigger": {
+		{
+			verb: "POST", path: []string{"/v1/crons/", "cron=name", ":trigger"},
+			body:   func(w *restBody, in any) { writeTriggerCronRequest(w, in.(*pb.TriggerCronRequest)) },
+			answer: "run",
+		},
+	},
+	"/millrace.v1.CronService/Pause": {
+		{
+			verb: "POST", path: []string{"/v1/crons/", "cron=name", ":pause"},
+		},
+	},
+	"/millrace.v1.CronService/Resume": {
+		{
+			verb: "POST", path: []string{"/v1/crons/", "cron=name", ":resume"},
+		},
+	},
+	"/millrace.v1.CronService/Preview": {
+		{
+			verb: "POST", path: []string{"/v1/crons:preview"},
+			body: func(w *restBody, in any) { writePreviewCronRequest(w, in.(*pb.PreviewCronRequest)) },
+		},
+	},
+	"/millrace.v1.CronService/Runs": {
+		{
+			verb: "GET", path: []string{"/v1/crons/", "cron=name", "/runs"},
 		},
 	},
 	"/millrace.v1.ErrorService/List": {

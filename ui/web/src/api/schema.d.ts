@@ -720,6 +720,154 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/crons": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List crons by name, with their next slots and last runs.
+         * @description List crons by name, with their next slots and last runs.
+         */
+        get: operations["getCrons"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/crons/{cron}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read a cron.
+         * @description Read a cron. The ETag is its version.
+         */
+        get: operations["getCronsCron"];
+        /**
+         * Make a cron, or replace it.
+         * @description Make a cron, or replace it. With another schedule, zone, start or end its slots are counted from now on. The version rises only when something changes. When no answer came, it is repeated as it is: a refusal of the repetition can mean that the first try was applied.
+         */
+        put: operations["putCronsCron"];
+        post?: never;
+        /**
+         * Remove a cron with the list of its runs.
+         * @description Remove a cron with the list of its runs. Tasks that it made stay. When no answer came, it is repeated as it is: a refusal of the repetition can mean that the first try was applied.
+         */
+        delete: operations["deleteCronsCron"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/crons/{cron}:trigger": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Run a cron now, also one that is paused.
+         * @description Run a cron now, also one that is paused. Its next slot stays. What overlap says holds for it too: the answer tells what the run came to. With an id it can be repeated safely. When no answer came, it is repeated as it is where all that it makes has an id or a unique key.
+         */
+        post: operations["postCronsCronTrigger"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/crons/{cron}:pause": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Let the slots of a cron go by until it is resumed.
+         * @description Let the slots of a cron go by until it is resumed. Tasks that it made go on. When no answer came, it is repeated as it is: what it asks for is a state, in which a repetition finds things.
+         */
+        post: operations["postCronsCronPause"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/crons/{cron}:resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Let a paused cron go on.
+         * @description Let a paused cron go on. What becomes of the slots that went by, catch_up says. When no answer came, it is repeated as it is: what it asks for is a state, in which a repetition finds things.
+         */
+        post: operations["postCronsCronResume"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/crons:preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Say in words when a schedule holds, and when it will next, and what the next changes of the clocks do to it.
+         * @description Say in words when a schedule holds, and when it will next, and what the next changes of the clocks do to it. Nothing is stored. When no answer came, it is repeated as it is: it changes nothing.
+         */
+        post: operations["postCronsPreview"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/crons/{cron}/runs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the last runs of a cron, at most 100, the last one first.
+         * @description List the last runs of a cron, at most 100, the last one first.
+         */
+        get: operations["getCronsCronRuns"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/commit": {
         parameters: {
             query?: never;
@@ -2541,6 +2689,106 @@ export interface components {
                 [key: string]: unknown;
             };
         };
+        /** @description CronConfig is what an operator says of a cron. */
+        CronConfig: {
+            /** @description five fields as in crontab(5), or six with seconds first; @every with a duration of at least 1 s; @hourly, @daily, @weekly, @monthly, @yearly */
+            schedule: string;
+            /** @description of the IANA database, such as Europe/Berlin; default UTC */
+            zone?: string;
+            /** @description of the tasks */
+            template: components["schemas"]["TaskTemplate"];
+            /**
+             * @description each task waits for a part of it, the same for the same slot; shorter than the time between two slots, and at most 24 h From 0s to 24h (1 days).
+             * @example 1.5s
+             * @example 90s
+             * @example 1h30m
+             */
+            jitter?: string;
+            /**
+             * Format: date-time
+             * @description no slot before it; @every counts from it
+             */
+            start?: string;
+            /**
+             * Format: date-time
+             * @description no slot after it
+             */
+            end?: string;
+            /** @description slots go by until the cron is resumed */
+            paused?: boolean;
+            /** @enum {string} */
+            overlap?: "skip" | "allow" | "queue_one" | "cancel_previous";
+            /** @enum {string} */
+            catch_up?: "one" | "none" | "all";
+        };
+        /** @description TaskTemplate is what the tasks of a cron are made of. Its fields are those of a task. */
+        TaskTemplate: {
+            queue: string;
+            /** @description default: the queue's name */
+            kind?: string;
+            /** @description Any JSON value, kept byte for byte. at most 1 MiB */
+            payload?: unknown;
+            /** @description Instead of payload: any bytes. */
+            payload_base64?: string;
+            /** @description default application/json */
+            content_type?: string;
+            /** @description at most 30, together 4 KiB; a task gets millrace-cron and millrace-slot besides */
+            headers?: components["schemas"]["Header"][];
+            /** @description 0 to 9 */
+            priority?: number;
+            /**
+             * Format: int32
+             * @description 1 to 1,000; 0 = the queue's
+             */
+            max_attempts?: number;
+            /**
+             * Format: int32
+             * @description 1 to 1,000; 0 = the queue's
+             */
+            max_crashes?: number;
+            /**
+             * Format: int32
+             * @description 1 to 1,000,000; 0 = off; unset = the queue's
+             */
+            max_deliveries?: number;
+            /**
+             * @description 1 s to 24 h; unset = the queue's From 1s to 24h (1 days).
+             * @example 1.5s
+             * @example 90s
+             * @example 1h30m
+             */
+            lease?: string;
+            /**
+             * @description unset = the queue's, or none From 1ms to 87672h (3653 days).
+             * @example 1.5s
+             * @example 90s
+             * @example 1h30m
+             */
+            max_run?: string;
+            retry?: components["schemas"]["Retry"];
+            /** @description at most 16: names of 1 to 63 B, values of at most 128 B */
+            labels?: {
+                [key: string]: string;
+            };
+            /** @description at most 128 B; it must name the partition that the cron's name does */
+            tag?: string;
+        } & unknown;
+        TriggerCronRequest: {
+            /** @description of the task, 26 characters of base32; made by the server when empty, and then the call is not repeatable */
+            id?: string;
+        };
+        PreviewCronRequest: {
+            schedule: string;
+            /** @description default UTC */
+            zone?: string;
+            /** @description how many slots, 1 to 100; default 5 */
+            count?: number;
+            /**
+             * Format: date-time
+             * @description slots after it; default now
+             */
+            from?: string;
+        };
         CommitRequest: {
             /** @description apply only while the token is live */
             fence?: components["schemas"]["Fence"];
@@ -4158,6 +4406,147 @@ export interface components {
         CancelBulkResponse: {
             /** @description it had ended */
             replayed?: boolean;
+            /** @description Where the answer stands in the partition's log; a read can ask for at least this. */
+            index?: string;
+        };
+        ListCronsResponse: {
+            /** @description by name */
+            crons?: components["schemas"]["Cron"][];
+            cursor?: string;
+            /** @description Where the answer stands in the partition's log; a read can ask for at least this. */
+            index?: string;
+        };
+        /** @description Cron is a cron and where it stands. */
+        Cron: {
+            name?: string;
+            /** @description five fields as in crontab(5), or six with seconds first; @every with a duration of at least 1 s; @hourly, @daily, @weekly, @monthly, @yearly */
+            schedule: string;
+            /** @description of the IANA database, such as Europe/Berlin; default UTC */
+            zone?: string;
+            /** @description of the tasks */
+            template: components["schemas"]["TaskTemplate"];
+            /**
+             * @description each task waits for a part of it, the same for the same slot; shorter than the time between two slots, and at most 24 h From 0s to 24h (1 days).
+             * @example 1.5s
+             * @example 90s
+             * @example 1h30m
+             */
+            jitter?: string;
+            /**
+             * Format: date-time
+             * @description no slot before it; @every counts from it
+             */
+            start?: string;
+            /**
+             * Format: date-time
+             * @description no slot after it
+             */
+            end?: string;
+            /** @description slots go by until the cron is resumed */
+            paused?: boolean;
+            /** @enum {string} */
+            overlap?: "skip" | "allow" | "queue_one" | "cancel_previous";
+            /** @enum {string} */
+            catch_up?: "one" | "none" | "all";
+            version?: string;
+            /** @description the schedule in English */
+            words?: string;
+            /**
+             * Format: date-time
+             * @description its next slot; unset: there is none
+             */
+            next_at?: string;
+            /**
+             * Format: date-time
+             * @description the slot of the run that waits for the end of a task; unset: none does
+             */
+            waiting_at?: string;
+            /** Format: date-time */
+            created_at?: string;
+            /** Format: date-time */
+            updated_at?: string;
+            /** @description name of the token that changed it last */
+            by?: string;
+            /** @description ever */
+            runs?: number;
+            /** @description unset: it has had none */
+            last_run?: components["schemas"]["CronRun"];
+        };
+        /** @description CronRun is a run of a cron. */
+        CronRun: {
+            /** @description from 1 */
+            number?: number;
+            /**
+             * Format: date-time
+             * @description when it was due; of a run by hand, when it was asked for
+             */
+            slot?: string;
+            /**
+             * Format: date-time
+             * @description when that was done
+             */
+            at?: string;
+            by_hand?: boolean;
+            /** @enum {string} */
+            outcome?: "started" | "waiting" | "skipped" | "refused";
+            /** @description overlap: the task before had not ended; missed: its time was over; replaced: it waited, and a later slot came */
+            skipped?: string;
+            /** @description the id of its task */
+            task?: string;
+            /**
+             * @description that of the task; unset: the task is not there any more
+             * @enum {string}
+             */
+            state?: "blocked" | "scheduled" | "ready" | "running" | "completed" | "dead" | "cancelled";
+            /** @description slots that were passed over before it; 100 stands for 100 and more */
+            passed?: number;
+            /** @description with refused: its code is that of the refusal */
+            error?: components["schemas"]["TaskError"];
+        };
+        PauseCronResponse: {
+            /** @description it was paused */
+            replayed?: boolean;
+            /** @description Where the answer stands in the partition's log; a read can ask for at least this. */
+            index?: string;
+        };
+        ResumeCronResponse: {
+            /** @description it was not paused */
+            replayed?: boolean;
+            /** @description Where the answer stands in the partition's log; a read can ask for at least this. */
+            index?: string;
+        };
+        PreviewCronResponse: {
+            /** @description the schedule in English */
+            words?: string;
+            /** @description its next slots, in RFC 3339, with the offset that the zone has then */
+            times?: string[];
+            /** @description the changes of the zone's clocks within a year, at most 4 */
+            dst?: components["schemas"]["CronChange"][];
+        };
+        /** @description CronChange is a change of the clocks of a zone, and what it does to a schedule. */
+        CronChange: {
+            /**
+             * Format: date-time
+             * @description the first instant after it
+             */
+            at?: string;
+            /** @enum {string} */
+            kind?: "skipped" | "repeated";
+            /**
+             * @description how far the clocks are moved
+             * @example 90s
+             * @example 1.5s
+             * @example 1h30m
+             */
+            by?: string;
+            /** @description what it does to the schedule, in English */
+            words?: string;
+            /** @description the slots that it moved, or that are within the time that comes twice; as times of a preview */
+            slots?: string[];
+        };
+        ListCronRunsResponse: {
+            /** @description the last one first */
+            runs?: components["schemas"]["CronRun"][];
             /** @description Where the answer stands in the partition's log; a read can ask for at least this. */
             index?: string;
         };
@@ -7601,6 +7990,510 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["CancelBulkResponse"];
+                };
+            };
+            307: components["responses"]["Status307"];
+            400: components["responses"]["Status400"];
+            401: components["responses"]["Status401"];
+            403: components["responses"]["Status403"];
+            404: components["responses"]["Status404"];
+            409: components["responses"]["Status409"];
+            412: components["responses"]["Status412"];
+            413: components["responses"]["Status413"];
+            422: components["responses"]["Status422"];
+            429: components["responses"]["Status429"];
+            431: components["responses"]["Status431"];
+            500: components["responses"]["Status500"];
+            503: components["responses"]["Status503"];
+            504: components["responses"]["Status504"];
+            507: components["responses"]["Status507"];
+            /** @description An error; its code has the status. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    getCrons: {
+        parameters: {
+            query?: {
+                /** @description The namespace; default "default". */
+                ns?: string;
+                /** @description 1: in a cluster, the node fetches the leader's answer; 0: it answers 307 and names the leader. The default is the server's. */
+                forward?: "0" | "1";
+                /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
+                hop?: "0" | "1";
+                /** @description What their names begin with. */
+                prefix?: string;
+                /** @description Length of the page, 1 to 1,000; default 100. */
+                limit?: number;
+                /** @description Of the page before; empty for the first page. */
+                cursor?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    "Millrace-Index": components["headers"]["Millrace-Index"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListCronsResponse"];
+                };
+            };
+            307: components["responses"]["Status307"];
+            400: components["responses"]["Status400"];
+            401: components["responses"]["Status401"];
+            403: components["responses"]["Status403"];
+            404: components["responses"]["Status404"];
+            409: components["responses"]["Status409"];
+            412: components["responses"]["Status412"];
+            413: components["responses"]["Status413"];
+            422: components["responses"]["Status422"];
+            429: components["responses"]["Status429"];
+            431: components["responses"]["Status431"];
+            500: components["responses"]["Status500"];
+            503: components["responses"]["Status503"];
+            504: components["responses"]["Status504"];
+            507: components["responses"]["Status507"];
+            /** @description An error; its code has the status. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    getCronsCron: {
+        parameters: {
+            query?: {
+                /** @description The namespace; default "default". */
+                ns?: string;
+                /** @description 1: in a cluster, the node fetches the leader's answer; 0: it answers 307 and names the leader. The default is the server's. */
+                forward?: "0" | "1";
+                /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
+                hop?: "0" | "1";
+            };
+            header?: never;
+            path: {
+                cron: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "Millrace-Index": components["headers"]["Millrace-Index"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Cron"];
+                };
+            };
+            307: components["responses"]["Status307"];
+            400: components["responses"]["Status400"];
+            401: components["responses"]["Status401"];
+            403: components["responses"]["Status403"];
+            404: components["responses"]["Status404"];
+            409: components["responses"]["Status409"];
+            412: components["responses"]["Status412"];
+            413: components["responses"]["Status413"];
+            422: components["responses"]["Status422"];
+            429: components["responses"]["Status429"];
+            431: components["responses"]["Status431"];
+            500: components["responses"]["Status500"];
+            503: components["responses"]["Status503"];
+            504: components["responses"]["Status504"];
+            507: components["responses"]["Status507"];
+            /** @description An error; its code has the status. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    putCronsCron: {
+        parameters: {
+            query?: {
+                /** @description The namespace; default "default". */
+                ns?: string;
+                /** @description 1: in a cluster, the node fetches the leader's answer; 0: it answers 307 and names the leader. The default is the server's. */
+                forward?: "0" | "1";
+                /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
+                hop?: "0" | "1";
+            };
+            header?: {
+                /** @description The version that the change expects, as its ETag; 0 for none yet. */
+                "If-Match"?: string;
+            };
+            path: {
+                cron: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CronConfig"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "Millrace-Index": components["headers"]["Millrace-Index"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Cron"];
+                };
+            };
+            307: components["responses"]["Status307"];
+            400: components["responses"]["Status400"];
+            401: components["responses"]["Status401"];
+            403: components["responses"]["Status403"];
+            404: components["responses"]["Status404"];
+            409: components["responses"]["Status409"];
+            412: components["responses"]["Status412"];
+            413: components["responses"]["Status413"];
+            422: components["responses"]["Status422"];
+            429: components["responses"]["Status429"];
+            431: components["responses"]["Status431"];
+            500: components["responses"]["Status500"];
+            503: components["responses"]["Status503"];
+            504: components["responses"]["Status504"];
+            507: components["responses"]["Status507"];
+            /** @description An error; its code has the status. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    deleteCronsCron: {
+        parameters: {
+            query?: {
+                /** @description The namespace; default "default". */
+                ns?: string;
+                /** @description 1: in a cluster, the node fetches the leader's answer; 0: it answers 307 and names the leader. The default is the server's. */
+                forward?: "0" | "1";
+                /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
+                hop?: "0" | "1";
+            };
+            header?: {
+                /** @description The version that the change expects, as its ETag; 0 for none yet. */
+                "If-Match"?: string;
+            };
+            path: {
+                cron: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            307: components["responses"]["Status307"];
+            400: components["responses"]["Status400"];
+            401: components["responses"]["Status401"];
+            403: components["responses"]["Status403"];
+            404: components["responses"]["Status404"];
+            409: components["responses"]["Status409"];
+            412: components["responses"]["Status412"];
+            413: components["responses"]["Status413"];
+            422: components["responses"]["Status422"];
+            429: components["responses"]["Status429"];
+            431: components["responses"]["Status431"];
+            500: components["responses"]["Status500"];
+            503: components["responses"]["Status503"];
+            504: components["responses"]["Status504"];
+            507: components["responses"]["Status507"];
+            /** @description An error; its code has the status. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    postCronsCronTrigger: {
+        parameters: {
+            query?: {
+                /** @description The namespace; default "default". */
+                ns?: string;
+                /** @description 1: in a cluster, the node fetches the leader's answer; 0: it answers 307 and names the leader. The default is the server's. */
+                forward?: "0" | "1";
+                /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
+                hop?: "0" | "1";
+            };
+            header?: never;
+            path: {
+                cron: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["TriggerCronRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    "Millrace-Index": components["headers"]["Millrace-Index"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CronRun"];
+                };
+            };
+            307: components["responses"]["Status307"];
+            400: components["responses"]["Status400"];
+            401: components["responses"]["Status401"];
+            403: components["responses"]["Status403"];
+            404: components["responses"]["Status404"];
+            409: components["responses"]["Status409"];
+            412: components["responses"]["Status412"];
+            413: components["responses"]["Status413"];
+            422: components["responses"]["Status422"];
+            429: components["responses"]["Status429"];
+            431: components["responses"]["Status431"];
+            500: components["responses"]["Status500"];
+            503: components["responses"]["Status503"];
+            504: components["responses"]["Status504"];
+            507: components["responses"]["Status507"];
+            /** @description An error; its code has the status. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    postCronsCronPause: {
+        parameters: {
+            query?: {
+                /** @description The namespace; default "default". */
+                ns?: string;
+                /** @description 1: in a cluster, the node fetches the leader's answer; 0: it answers 307 and names the leader. The default is the server's. */
+                forward?: "0" | "1";
+                /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
+                hop?: "0" | "1";
+            };
+            header?: never;
+            path: {
+                cron: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    "Millrace-Index": components["headers"]["Millrace-Index"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PauseCronResponse"];
+                };
+            };
+            307: components["responses"]["Status307"];
+            400: components["responses"]["Status400"];
+            401: components["responses"]["Status401"];
+            403: components["responses"]["Status403"];
+            404: components["responses"]["Status404"];
+            409: components["responses"]["Status409"];
+            412: components["responses"]["Status412"];
+            413: components["responses"]["Status413"];
+            422: components["responses"]["Status422"];
+            429: components["responses"]["Status429"];
+            431: components["responses"]["Status431"];
+            500: components["responses"]["Status500"];
+            503: components["responses"]["Status503"];
+            504: components["responses"]["Status504"];
+            507: components["responses"]["Status507"];
+            /** @description An error; its code has the status. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    postCronsCronResume: {
+        parameters: {
+            query?: {
+                /** @description The namespace; default "default". */
+                ns?: string;
+                /** @description 1: in a cluster, the node fetches the leader's answer; 0: it answers 307 and names the leader. The default is the server's. */
+                forward?: "0" | "1";
+                /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
+                hop?: "0" | "1";
+            };
+            header?: never;
+            path: {
+                cron: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    "Millrace-Index": components["headers"]["Millrace-Index"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ResumeCronResponse"];
+                };
+            };
+            307: components["responses"]["Status307"];
+            400: components["responses"]["Status400"];
+            401: components["responses"]["Status401"];
+            403: components["responses"]["Status403"];
+            404: components["responses"]["Status404"];
+            409: components["responses"]["Status409"];
+            412: components["responses"]["Status412"];
+            413: components["responses"]["Status413"];
+            422: components["responses"]["Status422"];
+            429: components["responses"]["Status429"];
+            431: components["responses"]["Status431"];
+            500: components["responses"]["Status500"];
+            503: components["responses"]["Status503"];
+            504: components["responses"]["Status504"];
+            507: components["responses"]["Status507"];
+            /** @description An error; its code has the status. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    postCronsPreview: {
+        parameters: {
+            query?: {
+                /** @description The namespace; default "default". */
+                ns?: string;
+                /** @description 1: in a cluster, the node fetches the leader's answer; 0: it answers 307 and names the leader. The default is the server's. */
+                forward?: "0" | "1";
+                /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
+                hop?: "0" | "1";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PreviewCronRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PreviewCronResponse"];
+                };
+            };
+            307: components["responses"]["Status307"];
+            400: components["responses"]["Status400"];
+            401: components["responses"]["Status401"];
+            403: components["responses"]["Status403"];
+            404: components["responses"]["Status404"];
+            409: components["responses"]["Status409"];
+            412: components["responses"]["Status412"];
+            413: components["responses"]["Status413"];
+            422: components["responses"]["Status422"];
+            429: components["responses"]["Status429"];
+            431: components["responses"]["Status431"];
+            500: components["responses"]["Status500"];
+            503: components["responses"]["Status503"];
+            504: components["responses"]["Status504"];
+            507: components["responses"]["Status507"];
+            /** @description An error; its code has the status. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    getCronsCronRuns: {
+        parameters: {
+            query?: {
+                /** @description The namespace; default "default". */
+                ns?: string;
+                /** @description 1: in a cluster, the node fetches the leader's answer; 0: it answers 307 and names the leader. The default is the server's. */
+                forward?: "0" | "1";
+                /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
+                hop?: "0" | "1";
+            };
+            header?: never;
+            path: {
+                cron: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    "Millrace-Index": components["headers"]["Millrace-Index"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListCronRunsResponse"];
                 };
             };
             307: components["responses"]["Status307"];
