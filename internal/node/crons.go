@@ -46,11 +46,7 @@ func (s *shard) fireCrons(now time.Duration) (out []core.Commit) {
 	if at, ok := s.nextCron(now); !ok || at > now {
 		return nil
 	}
-	s.applier.machineMu.RLock()
-	stamp := s.now()
-	wall := stamp.Add(s.applier.machine.Shift())
-	due := s.applier.machine.DueCrons(nil, stamp, cronBatch)
-	s.applier.machineMu.RUnlock()
+	due, wall := s.dueCrons()
 	for i := range due {
 		d := &due[i]
 		schedule := s.schedule(d)
@@ -64,6 +60,14 @@ func (s *shard) fireCrons(now time.Duration) (out []core.Commit) {
 		s.loop.crons.at = now + cronPause
 	}
 	return out
+}
+
+// dueCrons returns crons of which something is due, at most cronBatch, and the wall time at which it is.
+func (s *shard) dueCrons() (due []core.CronDue, wall core.ShardTime) {
+	s.applier.machineMu.RLock()
+	defer s.applier.machineMu.RUnlock()
+	stamp := s.now()
+	return s.applier.machine.DueCrons(nil, stamp, cronBatch), stamp.Add(s.applier.machine.Shift())
 }
 
 // schedule reads the schedule of a cron. One that this node cannot read was set by a node that knows other zones.

@@ -8,7 +8,7 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// Operators and programs act on tasks and queues as these run: they cancel, redrive, edit and release tasks, pause queues, and start bulk jobs (bulk.go). A
+// Operators and programs act on tasks and queues as these run: they cancel, redrive, edit and release tasks, pause queues, start bulk jobs (bulk.go), and set crons (cron.go). A
 // worker learns of a cancel by the answer of a renewal.
 
 // someAct draws an act; nil if there is no task to act on.
@@ -19,6 +19,9 @@ func (w *world) someAct() (place, core.Op) {
 	}
 	if w.chance(120) {
 		return w.someBulk()
+	}
+	if w.chance(150) {
+		return w.someCron()
 	}
 	n := w.rng.IntN(12)
 	if n == 0 {
@@ -141,7 +144,7 @@ func (l *ledger) acted(op core.Op, got core.Result) {
 		id = op.Task
 	case *core.TaskStop:
 		id = op.Task
-	case *core.TaskForceRelease, *core.TaskRedrive, *core.TaskUpdate, *core.QueuePause, *core.TaskReport, *core.BulkStart, *core.BulkStop:
+	case *core.TaskForceRelease, *core.TaskRedrive, *core.TaskUpdate, *core.QueuePause, *core.TaskReport, *core.BulkStart, *core.BulkStop, *core.CronSet, *core.CronDelete:
 	default:
 		return
 	}

@@ -113,6 +113,9 @@ func (w *world) judgeStored(shard core.ShardID, h *host, model *check.Model) {
 			if err == nil {
 				err = model.AuditBulks(p, jobs)
 			}
+			if err == nil {
+				err = w.auditCrons(v, p, model)
+			}
 			if err != nil {
 				return err
 			}

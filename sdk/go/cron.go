@@ -103,7 +103,7 @@ func CronJitter(d time.Duration) CronOption {
 	return cronFunc(func(s *cronSettings) { s.req.Config.Jitter = durationpb.New(d) })
 }
 
-// CronBetween bounds the slots: from start to end. A zero time is no bound. @every counts from start.
+// CronBetween bounds the slots: from start to end. A zero time bounds nothing. @every counts from start.
 func CronBetween(start, end time.Time) CronOption {
 	return cronFunc(func(s *cronSettings) { s.req.Config.Start, s.req.Config.End = momentOf(start), momentOf(end) })
 }
