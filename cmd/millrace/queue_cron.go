@@ -313,17 +313,10 @@ func (a *app) cronResumeCmd() *cobra.Command {
 // cronRmCmd makes the command that removes a cron.
 func (a *app) cronRmCmd() *cobra.Command {
 	return a.cronNamed("rm NAME", "Remove a cron with the list of its runs; its tasks stay", func(ctx context.Context, client *millrace.Client, name string) error {
-		existed, err := client.DeleteCron(ctx, name)
-		if err != nil {
+		if err := client.DeleteCron(ctx, name); err != nil {
 			return err
 		}
-		return a.print(map[string]any{"removed": name, "existed": existed}, func(w io.Writer) {
-			if !existed {
-				fmt.Fprintf(w, "%s was not there\n", oneLine(name))
-				return
-			}
-			fmt.Fprintf(w, "removed %s\n", oneLine(name))
-		})
+		return a.print(map[string]any{"removed": name}, func(w io.Writer) { fmt.Fprintf(w, "removed %s\n", oneLine(name)) })
 	})
 }
 

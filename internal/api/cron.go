@@ -345,6 +345,7 @@ func before(prefix string) string {
 }
 
 // Delete removes a cron.
+// Errors: NotFound; RevMismatch for another version.
 func (cs *CronService) Delete(ctx context.Context, in *pb.DeleteCronRequest) (*pb.DeleteCronResponse, error) {
 	version, fact := ifVersion(in.IfVersion)
 	if fact != nil {
@@ -353,13 +354,13 @@ func (cs *CronService) Delete(ctx context.Context, in *pb.DeleteCronRequest) (*p
 	_, r, at, err := cs.change(ctx, in.GetName(), func(*call) (core.Op, core.Fact) {
 		return &core.CronDelete{Name: in.GetName(), IfVersion: version}, nil
 	})
-	if edge.Is[core.NotFound](err) && version < 0 {
-		return &pb.DeleteCronResponse{At: ShowAt(at)}, nil
+	if err == nil && !r.Existed {
+		err = core.NotFound{Kind: "cron", ID: in.GetName()}
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &pb.DeleteCronResponse{Existed: r.Existed, At: ShowAt(at)}, nil
+	return &pb.DeleteCronResponse{At: ShowAt(at)}, nil
 }
 
 // Pause lets the slots of a cron go by.

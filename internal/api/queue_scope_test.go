@@ -77,7 +77,7 @@ var queueScopes = map[string]string{
 	"/millrace.v1.CronService/Runs":             unknown,
 	"/millrace.v1.CronService/Preview":          elsewise,
 	"/millrace.v1.CronService/Set":              denied,
-	"/millrace.v1.CronService/Delete":           tellsNone,
+	"/millrace.v1.CronService/Delete":           unknown,
 	"/millrace.v1.CronService/Trigger":          unknown,
 	"/millrace.v1.CronService/Pause":            unknown,
 	"/millrace.v1.CronService/Resume":           unknown,
@@ -111,8 +111,6 @@ func queueScopeNothing(out proto.Message) bool {
 		return len(out.GetJobs()) == 0
 	case *pb.ListCronsResponse:
 		return len(out.GetCrons()) == 0
-	case *pb.DeleteCronResponse:
-		return !out.GetExisted()
 	case *pb.ListWorkersResponse:
 		return len(out.GetWorkers()) == 0
 	}

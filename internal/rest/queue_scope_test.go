@@ -20,7 +20,6 @@ var queueScopeOpen = map[string]string{
 	"GET /v1/queues":                  `"queues":[]`,
 	"GET /v1/bulk":                    `"jobs":[]`,
 	"GET /v1/crons":                   `"crons":[]`,
-	"DELETE /v1/crons/{cron}":         "",
 	"POST /v1/crons:preview":          `"words":"at 00:00 every day"`,
 	"GET /v1/workers":                 `"workers":[]`,
 	"GET /v1/namespaces":              `"queues":0`,

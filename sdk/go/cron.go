@@ -284,14 +284,12 @@ func (c *Client) Crons(ctx context.Context, limit int, cursor string) (crons []*
 	return crons, resp.GetCursor(), nil
 }
 
-// DeleteCron removes a cron with the list of its runs, and reports whether it was there (needs the scope admin). Its tasks stay.
-func (c *Client) DeleteCron(ctx context.Context, name string) (existed bool, err error) {
-	var resp *millracev1.DeleteCronResponse
-	err = c.change(ctx, anywhere, func(ctx context.Context) (err error) {
-		resp, err = c.crons.Delete(ctx, &millracev1.DeleteCronRequest{Name: name})
+// DeleteCron removes a cron with the list of its runs (needs the scope admin). Its tasks stay. One that is not there is ErrNotFound.
+func (c *Client) DeleteCron(ctx context.Context, name string) error {
+	return c.change(ctx, anywhere, func(ctx context.Context) error {
+		_, err := c.crons.Delete(ctx, &millracev1.DeleteCronRequest{Name: name})
 		return err
 	})
-	return resp.GetExisted(), err
 }
 
 // TriggerCron runs a cron now, also one that is paused, and tells what the run came to (needs the scope task:operate or admin). Its next

@@ -57,7 +57,7 @@ var (
 	}
 	scopeOther = []string{
 		"TaskService/BatchCreate", "TaskService/EndClaim", "WorkerService/List", "WorkerService/Quiet", "BulkService/List", "CommitService/Commit", "KVService/Get",
-		"QueueService/List", "QueueService/GetNamespace", "CronService/List", "CronService/Delete", "CronService/Preview", "OverviewService/Get", "ServerService/Status",
+		"QueueService/List", "QueueService/GetNamespace", "CronService/List", "CronService/Preview", "OverviewService/Get", "ServerService/Status",
 	}
 )
 

@@ -1188,8 +1188,7 @@ func (x *DeleteCronRequest) GetIfVersion() uint64 {
 
 type DeleteCronResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Existed       bool                   `protobuf:"varint,1,opt,name=existed,proto3" json:"existed,omitempty"`
-	At            *At                    `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	At            *At                    `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1222,13 +1221,6 @@ func (x *DeleteCronResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use DeleteCronResponse.ProtoReflect.Descriptor instead.
 func (*DeleteCronResponse) Descriptor() ([]byte, []int) {
 	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{12}
-}
-
-func (x *DeleteCronResponse) GetExisted() bool {
-	if x != nil {
-		return x.Existed
-	}
-	return false
 }
 
 func (x *DeleteCronResponse) GetAt() *At {
@@ -1875,10 +1867,9 @@ const file_millrace_v1_cron_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\"\n" +
 	"\n" +
 	"if_version\x18\x02 \x01(\x04H\x00R\tifVersion\x88\x01\x01B\r\n" +
-	"\v_if_version\"O\n" +
-	"\x12DeleteCronResponse\x12\x18\n" +
-	"\aexisted\x18\x01 \x01(\bR\aexisted\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"@\n" +
+	"\v_if_version\"5\n" +
+	"\x12DeleteCronResponse\x12\x1f\n" +
+	"\x02at\x18\x01 \x01(\v2\x0f.millrace.v1.AtR\x02at\"@\n" +
 	"\x12TriggerCronRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x02id\x18\x02 \x01(\tB\x06ʵ\x1c\x020\x01R\x02id\"^\n" +

@@ -1,0 +1,86 @@
+package rest_test
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestACronFromItsSettingToItsEnd(t *testing.T) {
+	d := openDoor(t, mail)
+	d.do(mail, "GET", "/v1/crons", "").want(t, 200)
+	d.do(mail, "GET", "/v1/crons/nightly", "").want(t, 404)
+	d.do(mail, "DELETE", "/v1/crons/nightly", "").want(t, 404)
+	d.do(mail, "POST", "/v1/crons/nightly:trigger", "").want(t, 404)
+	body := `{"schedule":"0 2 * * *","zone":"Europe/Berlin","jitter":"10m","overlap":"queue_one","template":{"queue":"reports","payload":{"of":1},"labels":{"a":"b"}}}`
+	d.do(mail, "PUT", "/v1/crons/nightly", body, "If-Match", `"1"`).want(t, 412)
+	set := d.do(mail, "PUT", "/v1/crons/nightly", body, "If-Match", `"0"`).want(t, 200)
+	if next := set.text(t, "next_at"); !strings.HasSuffix(next, ":00:00Z") || set.text(t, "words") != "at 02:00 every day" {
+		t.Errorf("set: %s", set.body)
+	}
+	got := d.do(mail, "GET", "/v1/crons/nightly", "").want(t, 200)
+	if got.text(t, "next_at") != set.text(t, "next_at") || string(got.field(t, "template", "payload")) != `{"of":1}` || got.text(t, "overlap") != "queue_one" {
+		t.Errorf("read: %s", got.body)
+	}
+	if again := d.do(mail, "PUT", "/v1/crons/nightly", body).want(t, 200); again.text(t, "version") != "1" {
+		t.Errorf("set again: %s", again.body)
+	}
+	run := d.do(mail, "POST", "/v1/crons/nightly:trigger", `{"id":"01M8KAWDAZ0004XE500RX81RKH"}`).want(t, 200)
+	if run.text(t, "outcome") != "started" || run.text(t, "state") != "ready" || run.text(t, "task") != "01M8KAWDAZ0004XE500RX81RKH" {
+		t.Errorf("run by hand: %s", run.body)
+	}
+	if again := d.do(mail, "POST", "/v1/crons/nightly:trigger", `{"id":"01M8KAWDAZ0004XE500RX81RKH"}`).want(t, 200); again.text(t, "task") != run.text(t, "task") {
+		t.Errorf("run by hand again: %s", again.body)
+	}
+	if second := d.do(mail, "POST", "/v1/crons/nightly:trigger", "").want(t, 200); second.text(t, "outcome") != "waiting" {
+		t.Errorf("a second run: %s", second.body)
+	}
+	d.do(mail, "POST", "/v1/tasks/"+run.text(t, "task")+"/cancel", `{"force":true}`).want(t, 200)
+	claimed := d.do(mail, "POST", "/v1/tasks:claim", `{"queues":["reports"],"wait":"30s"}`).want(t, 200)
+	if !strings.Contains(string(claimed.body), `"millrace-slot"`) {
+		t.Errorf("the run that waited: %s", claimed.body)
+	}
+	runs := d.do(mail, "GET", "/v1/crons/nightly/runs", "").want(t, 200)
+	if got := string(runs.body); runs.text(t, "runs", "[0]", "state") != "running" || !strings.Contains(got, `"state":"cancelled"`) {
+		t.Errorf("runs: %s", runs.body)
+	}
+	d.do(mail, "POST", "/v1/crons/nightly:pause", "").want(t, 200)
+	if list := d.do(mail, "GET", "/v1/crons?prefix=night", "").want(t, 200); string(list.field(t, "crons", "[0]", "paused")) != "true" {
+		t.Errorf("list: %s", list.body)
+	}
+	if list := d.do(mail, "GET", "/v1/crons?prefix=x", "").want(t, 200); string(list.field(t, "crons")) != "[]" {
+		t.Errorf("list of another prefix: %s", list.body)
+	}
+	d.do(mail, "POST", "/v1/crons/nightly:resume", "").want(t, 200)
+	d.do(mail, "DELETE", "/v1/crons/nightly", "", "If-Match", `"2"`).want(t, 412)
+	d.do(mail, "DELETE", "/v1/crons/nightly", "", "If-Match", `"3"`).want(t, 204)
+	d.do(mail, "GET", "/v1/crons/nightly/runs", "").want(t, 404)
+}
+
+func TestACronThatCannotBeIsRefusedByFieldAndLimit(t *testing.T) {
+	d := openDoor(t, mail)
+	for body, want := range map[string]string{
+		`{"schedule":"@every 1ns","template":{"queue":"q"}}`:                                                         `"field":"schedule","limit":"cron_period"`,
+		`{"schedule":"0 0 31 2 *","template":{"queue":"q"}}`:                                                         `"field":"schedule"`,
+		`{"schedule":"* * * * * * *","template":{"queue":"q"}}`:                                                      `"field":"schedule"`,
+		`{"schedule":"@daily","zone":"Mars/Olympus","template":{"queue":"q"}}`:                                       `"field":"zone"`,
+		`{"schedule":"@daily","jitter":"-1s","template":{"queue":"q"}}`:                                              `"field":"jitter"`,
+		`{"schedule":"@hourly","jitter":"1h","template":{"queue":"q"}}`:                                              `"field":"jitter","limit":"cron_period"`,
+		`{"schedule":"@yearly","jitter":"25h","template":{"queue":"q"}}`:                                             `"field":"jitter","limit":"cron_jitter"`,
+		`{"schedule":"@daily","start":"2030-01-02T00:00:00Z","end":"2030-01-01T00:00:00Z","template":{"queue":"q"}}`: `"field":"end"`,
+		`{"schedule":"@daily","overlap":"maybe","template":{"queue":"q"}}`:                                           `"field":"overlap"`,
+		`{"schedule":"@daily","template":{"queue":"q","id":"x"}}`:                                                    `"field":"template.id"`,
+		`{"schedule":"@daily","template":{"queue":"q","priority":10}}`:                                               `"field":"template.priority"`,
+		`{"schedule":"@daily"}`:      `"field":"template"`,
+		`{"template":{"queue":"q"}}`: `"field":"schedule"`,
+	} {
+		if a := d.do(mail, "PUT", "/v1/crons/n", body).want(t, 400); !strings.Contains(string(a.body), want) {
+			t.Errorf("%s: %s, want %s", body, a.body, want)
+		}
+	}
+	if a := d.do(mail, "GET", "/v1/crons", "").want(t, 200); string(a.field(t, "crons")) != "[]" {
+		t.Errorf("crons: %s", a.body)
+	}
+	if a := d.do(mail, "POST", "/v1/crons:preview", `{"schedule":"@daily","count":101}`).want(t, 400); !strings.Contains(string(a.body), `"field":"count"`) {
+		t.Errorf("%s", a.body)
+	}
+}
