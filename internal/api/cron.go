@@ -38,14 +38,6 @@ type CronService struct {
 // Crons is the service of crons.
 func (s *Server) Crons() *CronService { return &CronService{s: s, cron: s.node.crons} }
 
-// shared refuses what a cluster does from core.FormatShare on until it writes such entries.
-func (s *Server) shared(field string) core.Fact {
-	if s.o.Backend.Format() >= core.FormatShare {
-		return nil
-	}
-	return core.Invalid{Field: field, Reason: "not_supported", Message: "is supported once the upgrade of the cluster is finalized"}
-}
-
 // beginCron is begin for a cron, in its partition. create says that the namespace is made where there is none.
 func (cs *CronService) beginCron(ctx context.Context, name string, create bool) (*call, error) {
 	if fact := QueueName("name", name); fact != nil {

@@ -319,6 +319,8 @@ func Applied(c core.Commit) (r core.Result) {
 			o.Rev = 7
 		case *core.QueueSet, *core.NamespaceSet, *core.KeyspaceSet:
 			o.Version = 3
+		case *core.CronDelete:
+			o.Existed = true
 		case *core.QueueDelete:
 			o.Existed = op.Queue != "gone"
 		case *core.RefTxn:
