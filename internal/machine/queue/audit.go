@@ -149,11 +149,7 @@ func (a *audit) row(key, value []byte) error {
 	case keys.RecordRunning:
 		a.indexRows[core.Running]++
 	case keys.RecordTerminal:
-		if s := core.State(row.State); s.Terminal() && s <= core.Cancelled {
-			a.indexRows[s]++
-		} else {
-			a.find("row of the index of ended tasks for state %d", row.State)
-		}
+		a.terminalRow(core.State(row.State))
 	case keys.RecordTimer:
 		a.timerRow(key)
 	case keys.RecordWallTimer:
@@ -205,6 +201,15 @@ func (a *audit) row(key, value []byte) error {
 		return a.state(row.Task, value)
 	}
 	return nil
+}
+
+// terminalRow counts a row of the index of ended tasks.
+func (a *audit) terminalRow(s core.State) {
+	if s.Terminal() && s <= core.Cancelled {
+		a.indexRows[s]++
+	} else {
+		a.find("row of the index of ended tasks for state %d", s)
+	}
 }
 
 // bulkRow checks that a bulk job is stored under its id.
@@ -297,20 +302,11 @@ func (a *audit) state(id core.TaskID, value []byte) error {
 		return err
 	}
 	bytes := uint64(len(s.payload))
-	if rec.hasResult {
-		if rec.result == nil {
-			a.results++
-		}
-		value, err := readResult(a.v, a.p, id, &rec)
-		if err != nil {
-			return err
-		}
-		_, result, err := decodeResult(value)
-		if err != nil {
-			return err
-		}
-		bytes += uint64(len(result))
+	result, err := a.result(id, &rec)
+	if err != nil {
+		return err
 	}
+	bytes += result
 	if rec.longHolder {
 		a.holders++
 		if err := a.has(keys.AppendTaskHolder(nil, a.p, id), "worker of task %s", id); err != nil {
@@ -340,6 +336,22 @@ func (a *audit) state(id core.TaskID, value []byte) error {
 		q.found.ended += bytes + endedExtra
 	}
 	return a.index(id, &rec, &s, bytes)
+}
+
+// result returns the size of a task's result, and counts those that stand in a row of their own.
+func (a *audit) result(id core.TaskID, rec *record) (uint64, error) {
+	if !rec.hasResult {
+		return 0, nil
+	}
+	if rec.result == nil {
+		a.results++
+	}
+	value, err := readResult(a.v, a.p, id, rec)
+	if err != nil {
+		return 0, err
+	}
+	_, result, err := decodeResult(value)
+	return uint64(len(result)), err
 }
 
 // extras checks the rows that only some tasks have: who asked for a cancel, the expiry, and one for each label.
