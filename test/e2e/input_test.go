@@ -103,7 +103,7 @@ var badCalls = []struct {
 	{"a unique window of a year", "TaskService/Create", task(func(s *millracev1.TaskSpec) {
 		s.Unique = &millracev1.Unique{Key: "k", Ttl: durationpb.New(366 * 24 * time.Hour)}
 	}), "INVALID_ARGUMENT", "ttl"},
-	{"what is not built yet", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Key = "k" }), "INVALID_ARGUMENT", "key"},
+	{"a key of 129 bytes", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Key = strings.Repeat("k", 129) }), "TOO_LARGE", "key"},
 	{"a label without a name", "TaskService/Create", task(func(s *millracev1.TaskSpec) { s.Labels = map[string]string{"": "b"} }), "INVALID_ARGUMENT", "labels."},
 	{"an empty batch", "TaskService/BatchCreate", batch(0), "INVALID_ARGUMENT", "tasks"},
 	{"a batch of 513", "TaskService/BatchCreate", batch(513), "TOO_LARGE", "frame_items"},

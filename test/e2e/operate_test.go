@@ -154,7 +154,7 @@ func operateByTheServer(t *testing.T, c *nodes) {
 	var s server.ClusterStatus
 	line, _, _ := strings.Cut(do(0, "status", "--json").out, "\n")
 	noErr(t, json.Unmarshal([]byte(line), &s))
-	if s.Asked != 2 || len(s.Nodes) != 3 || len(s.Shards) != 2 || s.Format != 3 || s.Nodes[0].Knows != 3 || len(s.Nodes[0].Replicas) != 2 {
+	if s.Asked != 2 || len(s.Nodes) != 3 || len(s.Shards) != 2 || s.Format != 4 || s.Nodes[0].Knows != 4 || len(s.Nodes[0].Replicas) != 2 {
 		t.Errorf("a server says %+v", s)
 	}
 	do(0, "transfer", "--shard", "1", "--to", "3")
@@ -172,7 +172,7 @@ func operateByTheServer(t *testing.T, c *nodes) {
 		t.Errorf("a node that is none: %s", e.out)
 	}
 	do(0, "balance")
-	if e := do(0, "finalize"); !strings.Contains(e.out, "format 3 already") {
+	if e := do(0, "finalize"); !strings.Contains(e.out, "format 4 already") {
 		t.Errorf("finalize: %s", e.out)
 	}
 	if e := run(t, "cluster", "status", "--server", c.peers[1].API, "--socket", "./operator.sock"); e.code != 2 {

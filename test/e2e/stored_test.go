@@ -53,7 +53,8 @@ var keyKinds = map[string]treatment{
 	"RecordTaskCancel": inTables, "RecordExpiry": inTables, "RecordLabel": inTables, "RecordBulk": inTables,
 	"RecordTaskEffects": inTables, "RecordTaskReport": inTables, "RecordTaskLog": inTables, "RecordCheckpoint": inTables,
 	"RecordCron": inTables, "RecordCronTemplate": inTables, "RecordCronRun": inTables,
-	"RecordErrorGroup": inTables, "RecordErrors": inTables, "TimerErrors": inTables,
+	"RecordShare": inTables, "RecordLane": inTables, "RecordAfter": inTables, "RecordBlocked": inTables, "TimerAfter": inTables,
+	"RecordTenantQuota": inTables, "RecordErrorGroup": inTables, "RecordErrors": inTables, "TimerErrors": inTables,
 	"TimerScheduled": inTables, "TimerUnique": inTables, "TimerTombstone": inTables, "TimerWindow": inTables,
 	"SpaceUnique": inTables, "SpaceRequest": inTables,
 
@@ -65,7 +66,7 @@ var keyKinds = map[string]treatment{
 }
 
 // keyLengths are the plain numbers of package keys that are not kinds.
-var keyLengths = map[string]bool{"incarnationLen": true, "idLen": true}
+var keyLengths = map[string]bool{"incarnationLen": true, "idLen": true, "lanePlaces": true}
 
 // A kind of key that is added has to say how backups treat it: one that names files, or anything else outside of the tables,
 // is not kept by keeping the tables.

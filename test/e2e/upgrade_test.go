@@ -76,14 +76,14 @@ func refusesOlderProgram(t *testing.T, old *proc.Node) {
 	old.Plan(proc.Plan{Binary: program})
 	ready, err := old.Launch()
 	noErr(t, err)
-	if err := <-ready; err == nil || old.ExitCode(10*time.Second) != 23 || !strings.Contains(logOf(old.Server), "has format 4, and this program knows formats up to 3") {
+	if err := <-ready; err == nil || old.ExitCode(10*time.Second) != 23 || !strings.Contains(logOf(old.Server), "has format 5, and this program knows formats up to 4") {
 		t.Errorf("an older program started: %v, exit %d\n%s", err, old.ExitCode(time.Second), logOf(old.Server))
 	}
 	old.Forget()
 	if !maps.Equal(data, contents(t, old.DataDir())) {
 		t.Error("an older program changed the directory")
 	}
-	if e := run(t, "doctor", "--data", old.DataDir()); e.code != 23 || !strings.Contains(e.out, "format 4") {
+	if e := run(t, "doctor", "--data", old.DataDir()); e.code != 23 || !strings.Contains(e.out, "format 5") {
 		t.Errorf("an older doctor: exit %d\n%s", e.code, e.out)
 	}
 	noErr(t, old.Clear()) // and it is not taken in with another directory either
@@ -115,7 +115,7 @@ func TestAClusterIsUpgradedNodeByNodeAndThenNoOlderProgramStarts(t *testing.T) {
 	restartWith(t, c.Nodes[0], newer)
 	restartWith(t, c.Nodes[1], newer)
 	for _, n := range c.Nodes { // the old node says so too
-		if e := finalize(t, n); e.code != 1 || !strings.Contains(e.out, "format_held: format 4: the program of node 3 does not know it") {
+		if e := finalize(t, n); e.code != 1 || !strings.Contains(e.out, "format_held: format 5: the program of node 3 does not know it") {
 			t.Fatalf("at node %d with an old node: exit %d\n%s", n.ID, e.code, e.out)
 		}
 	}
@@ -135,14 +135,14 @@ func TestAClusterIsUpgradedNodeByNodeAndThenNoOlderProgramStarts(t *testing.T) {
 		said = append(said, done.out)
 		return done.code == 0
 	})
-	raised := strings.Contains(done.out, "the cluster writes format 4; before it was 3")
+	raised := strings.Contains(done.out, "the cluster writes format 5; before it was 4")
 	for _, s := range said { // what a try whose answer was lost did is not known, and the next one may find it done
-		raised = raised || strings.Contains(s, "whether the change was made is not known") && strings.Contains(done.out, "format 4 already")
+		raised = raised || strings.Contains(s, "whether the change was made is not known") && strings.Contains(done.out, "format 5 already")
 	}
 	if !raised {
 		t.Errorf("finalize says %q", said)
 	}
-	if e := finalize(t, c.Nodes[0]); e.code != 0 || !strings.Contains(e.out, "format 4 already") {
+	if e := finalize(t, c.Nodes[0]); e.code != 0 || !strings.Contains(e.out, "format 5 already") {
 		t.Errorf("a second time: exit %d\n%s", e.code, e.out)
 	}
 	before, err := c.Nodes[0].Metrics(ctx)

@@ -58,8 +58,9 @@ def fill(m: Any, depth: int = 0, choice: int = 0) -> Any:
                 fill(one, depth + 1, choice)
         else:
             name = f.name
+            plain = b"{}" if name in ("payload", "params", "patch") else b"0123456789abcdef"
             v: Any = {
-                f.TYPE_STRING: "x", f.TYPE_BYTES: b"{}" if name in ("payload", "params") else b"0123456789abcdef",
+                f.TYPE_STRING: "x", f.TYPE_BYTES: plain,
                 f.TYPE_BOOL: True, f.TYPE_ENUM: len(f.enum_type.values) - 1 if f.enum_type else 0,
                 f.TYPE_DOUBLE: 1.5, f.TYPE_FLOAT: 1.5,
             }.get(f.type, 3)  # fmt: skip
