@@ -245,6 +245,8 @@ func limitText(w *core.Why, r *core.WhyReason) string {
 		return fmt.Sprintf("As many tasks of queue %q run as may: %d.", w.Queue, r.Limit)
 	case core.WhyMaxWorkers:
 		return fmt.Sprintf("As many workers have tasks of queue %q as may: %d.", w.Queue, r.Limit)
+	case core.WhyTenant:
+		return fmt.Sprintf("As many tasks of the tenant run as may: %d.", r.Limit)
 	case core.WhyOrder:
 		return "A task of its key that goes before it has not ended."
 	}
@@ -298,7 +300,7 @@ func whyText(w *core.Why, r *core.WhyReason) string {
 		return fmt.Sprintf("No node leads partition %s: nothing of it changes.", r.Object)
 	case core.WhyDiskFull:
 		return fmt.Sprintf("Node %s has no room on its disk: a report of its worker, or a completion that writes anything else, is refused.", r.Object)
-	case core.WhyLaneLimit, core.WhyQueueLimit, core.WhyRate, core.WhyMaxWorkers, core.WhyOrder:
+	case core.WhyLaneLimit, core.WhyQueueLimit, core.WhyRate, core.WhyMaxWorkers, core.WhyTenant, core.WhyOrder:
 		return limitText(w, r)
 	case core.WhyPaused:
 		if r.Object != w.Queue {

@@ -2,19 +2,20 @@ package core
 
 // The codes of why a task is where it is.
 const (
-	WhyEnded      = "ended"       // it has ended
-	WhyRunning    = "running"     // a worker holds it
-	WhyStopping   = "stopping"    // a worker holds it and was asked to stop
-	WhyAfter      = "after"       // it waits for tasks that have not ended, or that ended without being completed
-	WhyDelay      = "delay"       // its time has not come
-	WhyRetry      = "retry"       // it failed, and the backoff is not over
-	WhySnooze     = "snooze"      // its worker put it off
-	WhyPaused     = "paused"      // its queue gives out nothing
-	WhyLaneLimit  = "lane_limit"  // as many tasks of its key run as may
-	WhyQueueLimit = "queue_limit" // as many tasks of its queue run as may
-	WhyRate       = "rate"        // as much of its queue, or of its key, began lately as may
-	WhyMaxWorkers = "max_workers" // as many workers have tasks of its queue as may
-	WhyOrder      = "order"       // a task of its key that goes before it has not ended
+	WhyEnded      = "ended"          // it has ended
+	WhyRunning    = "running"        // a worker holds it
+	WhyStopping   = "stopping"       // a worker holds it and was asked to stop
+	WhyAfter      = "after"          // it waits for tasks that have not ended, or that ended without being completed
+	WhyDelay      = "delay"          // its time has not come
+	WhyRetry      = "retry"          // it failed, and the backoff is not over
+	WhySnooze     = "snooze"         // its worker put it off
+	WhyPaused     = "paused"         // its queue gives out nothing
+	WhyLaneLimit  = "lane_limit"     // as many tasks of its key run as may
+	WhyQueueLimit = "queue_limit"    // as many tasks of its queue run as may
+	WhyRate       = "rate"           // as much of its queue, or of its key, began lately as may
+	WhyMaxWorkers = "max_workers"    // as many workers have tasks of its queue as may
+	WhyTenant     = "tenant_running" // as many tasks of the tenant run as may
+	WhyOrder      = "order"          // a task of its key that goes before it has not ended
 
 	WhyBehind   = "behind"    // others of its queue go before it
 	WhyNext     = "next"      // it goes first

@@ -3896,7 +3896,7 @@ func (x *WhyResponse) GetAt() *At {
 // WhyReason is one reason why a task is where it is.
 type WhyReason struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Code          string                 `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`     // delay, retry, snooze, paused, lane_limit, queue_limit, rate, max_workers, order, behind, next, no_worker, no_handler, no_slot, partition_unled, disk_full, running, stopping, ended
+	Code          string                 `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`     // delay, retry, snooze, paused, lane_limit, queue_limit, rate, max_workers, tenant_running, order, behind, next, no_worker, no_handler, no_slot, partition_unled, disk_full, running, stopping, ended
 	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`     // in words
 	Object        string                 `protobuf:"bytes,3,opt,name=object,proto3" json:"object,omitempty"` // what the reason is about: queue, kind, worker, partition, node, or token of who asked
 	Note          string                 `protobuf:"bytes,4,opt,name=note,proto3" json:"note,omitempty"`     // what people gave as the reason, or why it ended

@@ -63,6 +63,11 @@ func Why(v core.View, p core.Partition, id core.TaskID, stamp core.ShardTime) (w
 		return w, false, err
 	}
 	w.Reasons = append(w.Reasons, limits...)
+	tenant, err := tenantReason(v, p)
+	if err != nil {
+		return w, false, err
+	}
+	w.Reasons = append(w.Reasons, tenant...)
 	var first []core.TaskID
 	w.Ahead, w.Exact, first, err = ahead(v, p, l, &rec)
 	switch {

@@ -1,6 +1,8 @@
 package queue
 
 import (
+	"slices"
+
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/keys"
 )
@@ -62,7 +64,67 @@ func limitReasons(v core.View, p core.Partition, id core.TaskID, row *queueRow, 
 	if at := s.rate.from(&share.Rate, cost); share.Rate.Limit > 0 && at > stamp {
 		out = append(out, core.WhyReason{Code: core.WhyRate, Object: name, Limit: uint64(share.Rate.Limit), Until: at})
 	}
+	if share.MaxWorkers > 0 && c.states[core.Running] >= uint64(share.MaxWorkers) {
+		workers, err := workersOf(v, p, row.number)
+		if err != nil {
+			return nil, err
+		}
+		if len(workers) >= int(share.MaxWorkers) {
+			out = append(out, core.WhyReason{
+				Code: core.WhyMaxWorkers, Object: name, Limit: uint64(share.MaxWorkers), HeldBy: workers[:min(len(workers), core.MaxHolders)],
+			})
+		}
+	}
 	return out, nil
+}
+
+// workersOf reads the names of the workers that have tasks of a queue, sorted. It looks at up to MaxInspected of those tasks, and so may
+// miss some.
+func workersOf(v core.View, p core.Partition, number uint32) ([]string, error) {
+	var names []string
+	seen := 0
+	from, to := keys.RunningRange(p)
+	err := core.ScanRows(v, from, to, func(_, value []byte) (bool, error) {
+		c, err := decodeCarried(value)
+		if err != nil || c.queue != number {
+			return err == nil, err
+		}
+		rec, ok, err := storedRecord(v, keys.AppendTaskState(nil, p, c.task), c.task)
+		if err != nil || !ok {
+			return err == nil, err
+		}
+		name, err := readWorker(v, p, c.task, &rec)
+		if i, ok := slices.BinarySearch(names, name); !ok {
+			names = slices.Insert(names, i, name)
+		}
+		seen++
+		return seen < MaxInspected, err
+	})
+	return names, err
+}
+
+// tenantReason says whether as many tasks of the tenant run as may. It adds up the running tasks of the partition's queues.
+func tenantReason(v core.View, p core.Partition) ([]core.WhyReason, error) {
+	var q core.TenantQuota
+	value, ok, err := v.Get(keys.TenantQuota(p))
+	if err == nil && ok {
+		q, err = decodeTenantQuota(value)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var running uint64
+	from, to := keys.QueueCountersRange(p)
+	err = core.ScanRows(v, from, to, func(_, value []byte) (bool, error) {
+		c, err := decodeCounters(value)
+		running += c.states[core.Running]
+		return err == nil, err
+	})
+	most := q.Bounds.OrDefault().Running
+	if err != nil || left(running, q.Others.Running, most) > 0 {
+		return nil, err
+	}
+	return []core.WhyReason{{Code: core.WhyTenant, Limit: uint64(most)}}, nil
 }
 
 // laneOfTask reads the lane of a task that has a key; nil: it is not there.

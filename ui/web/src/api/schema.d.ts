@@ -4007,7 +4007,7 @@ export interface components {
         };
         /** @description WhyReason is one reason why a task is where it is. */
         WhyReason: {
-            /** @description delay, retry, snooze, paused, lane_limit, queue_limit, rate, max_workers, order, behind, next, no_worker, no_handler, no_slot, partition_unled, disk_full, running, stopping, ended */
+            /** @description delay, retry, snooze, paused, lane_limit, queue_limit, rate, max_workers, tenant_running, order, behind, next, no_worker, no_handler, no_slot, partition_unled, disk_full, running, stopping, ended */
             code?: string;
             /** @description in words */
             text?: string;

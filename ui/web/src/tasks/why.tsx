@@ -135,9 +135,11 @@ function Because({ ns, task, why, reason: r }: { ns: string; task: Task; why: Wh
 		case "max_workers":
 			return (
 				<>
-					As many workers have tasks of queue <QueueLink ns={ns} queue={queue} /> as may: {r.limit}
+					As many workers have tasks of queue <QueueLink ns={ns} queue={queue} /> as may ({r.limit}): {workers}
 				</>
 			);
+		case "tenant_running":
+			return <>As many tasks of the tenant run as may: {r.limit}</>;
 		case "rate":
 			return (
 				<>

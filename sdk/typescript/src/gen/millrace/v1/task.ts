@@ -681,7 +681,7 @@ export interface WhyResponse {
 
 /** WhyReason is one reason why a task is where it is. */
 export interface WhyReason {
-  /** delay, retry, snooze, paused, lane_limit, queue_limit, rate, max_workers, order, behind, next, no_worker, no_handler, no_slot, partition_unled, disk_full, running, stopping, ended */
+  /** delay, retry, snooze, paused, lane_limit, queue_limit, rate, max_workers, tenant_running, order, behind, next, no_worker, no_handler, no_slot, partition_unled, disk_full, running, stopping, ended */
   code: string;
   /** in words */
   text: string;
