@@ -49,8 +49,8 @@ const (
 	// quantum is the credit in bytes that one turn brings to a tenant of weight 1. It is a small part of an entry, so that many
 	// tenants have a turn in each.
 	quantum = 8 << 10
-	// othersRoom is by how much all tenants together may have more waiting than one alone may.
-	othersRoom = 2
+	// OthersRoom is by how much all tenants together may have more waiting than one alone may.
+	OthersRoom = 2
 )
 
 // tenant is the tenant of all commits of p; 0 is the shard itself.
@@ -142,11 +142,11 @@ func (f *fair) push(p *proposal) {
 }
 
 // refusal says why a proposal finds no room. waiting and bytes are what of all tenants waits; max and maxBytes are what one tenant may
-// have waiting while no other has anything. While others have, a tenant may have as much as is left of othersRoom times that. So
+// have waiting while no other has anything. While others have, a tenant may have as much as is left of OthersRoom times that. So
 // whatever a few tenants leave waiting, there is room for the next one. Ends of attempts and renewals are refused only when there is
 // no room at all.
 func (f *fair) refusal(p *proposal, waiting, max int, bytes, maxBytes int64) core.Fact {
-	room, roomBytes := othersRoom*max-waiting, othersRoom*maxBytes-bytes
+	room, roomBytes := OthersRoom*max-waiting, OthersRoom*maxBytes-bytes
 	switch {
 	case room <= 0:
 		return core.Unavailable{Reason: "overload", Limit: "proposals"}

@@ -353,8 +353,8 @@ func (h *host) checkBounds() {
 	h.checkConfs()
 	for _, st := range h.node.Stats().Shards {
 		switch p := h.w.plan; {
-		case st.Proposals > p.Proposals:
-			h.w.violate("host %d: %d proposals wait for shard %d, and %d may", h.id, st.Proposals, st.Shard, p.Proposals)
+		case st.Proposals > node.OthersRoom*p.Proposals: // of several tenants
+			h.w.violate("host %d: %d proposals wait for shard %d, and %d may", h.id, st.Proposals, st.Shard, node.OthersRoom*p.Proposals)
 		case st.Sessions > p.Workers:
 			h.w.violate("host %d: shard %d has %d sessions of %d workers", h.id, st.Shard, st.Sessions, p.Workers)
 		case st.InboxBytes > int(p.Inbox) && st.InboxBytes > 1<<20: // one message that is longer than all may be has room
