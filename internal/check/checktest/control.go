@@ -255,7 +255,7 @@ func (s *Stats) countControl(c *core.Commit, got *core.Result) {
 	if got.Replayed {
 		return
 	}
-	for i, op := range c.Ops {
+	for i, op := range c.Ops[:min(len(c.Ops), len(got.Ops))] { // a planted bug may leave answers out
 		for _, a := range got.Ops[i].Assigned {
 			if slices.ContainsFunc(a.Headers, func(h core.Header) bool { return h.Name == core.HeaderDeadTask }) {
 				s.Letters++
