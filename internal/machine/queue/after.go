@@ -21,14 +21,6 @@ const toldPerTick = 1_000
 // mostReleased is up to how many fresh tasks a task that waits for others no longer becomes one: it is looked for among them.
 const mostReleased = 256
 
-// notShared refuses what entries of the cluster's format do not have.
-func notShared(c *core.ApplyContext, what string) core.Fact {
-	if c.Format >= core.FormatShare {
-		return nil
-	}
-	return core.Invalid{Field: "op", Reason: "not_supported", Message: fmt.Sprintf("a cluster %s from format %d on", what, core.FormatShare)}
-}
-
 // afterRow is how one task waits for another.
 type afterRow struct {
 	// The end of the other is enough, however it ended.
@@ -268,8 +260,10 @@ type ending struct {
 	since, place uint64
 }
 
-// noteEnd notes that a task ends for which others may wait. rec has its terminal state. They are told at the end of the op or tick.
+// noteEnd notes that a task ends for which others, or the run of a cron, may wait. rec has its terminal state. Tasks are told at the end of
+// the op or tick.
 func (m *Machine) noteEnd(id core.TaskID, rec *record) {
+	m.noteCron(id)
 	if rec.dependents == 0 {
 		return
 	}

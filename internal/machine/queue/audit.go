@@ -426,11 +426,7 @@ func (a *audit) told(id core.TaskID, rec *record) (uint64, error) {
 
 // spec reads the payload record of a task.
 func (a *audit) spec(id core.TaskID) (s spec, err error) {
-	value, err := must(a.v, keys.AppendTaskPayload(nil, a.p, id), "payload of task %s", id)
-	if err != nil {
-		return s, err
-	}
-	return decodeSpec(value)
+	return storedSpec(a.v, keys.AppendTaskPayload(nil, a.p, id), id)
 }
 
 // attemptsOf counts the attempts of a task that have a record: all but the one that the state record holds, at most those that are

@@ -13,12 +13,22 @@ import (
 // Operators and programs act on tasks by these ops, from core.FormatOperate on. Each is judged on the state that the task is in:
 // of a settle and a cancel that race, the one that is applied first rules.
 
-// notYet refuses an op that entries of the cluster's format do not have.
-func notYet(c *core.ApplyContext, what string) core.Fact {
-	if c.Format >= core.FormatOperate {
+// fromFormat refuses what only entries of a format, or of a later one, have.
+func fromFormat(c *core.ApplyContext, format uint16, field, what string) core.Fact {
+	if c.Format >= format {
 		return nil
 	}
-	return core.Invalid{Field: "op", Reason: "not_supported", Message: fmt.Sprintf("a cluster %s from format %d on", what, core.FormatOperate)}
+	return core.Invalid{Field: field, Reason: "not_supported", Message: fmt.Sprintf("a cluster %s from format %d on", what, format)}
+}
+
+// notYet refuses an op that entries before core.FormatOperate do not have.
+func notYet(c *core.ApplyContext, what string) core.Fact {
+	return fromFormat(c, core.FormatOperate, "op", what)
+}
+
+// notShared refuses an op that entries before core.FormatShare do not have.
+func notShared(c *core.ApplyContext, what string) core.Fact {
+	return fromFormat(c, core.FormatShare, "op", what)
 }
 
 // found reads the task that an op names and its queue. A task that is not there is refused.
@@ -204,12 +214,7 @@ func (m *Machine) afterPast(v core.View, p *past, at core.ShardTime) error {
 
 // endWaiting ends a task that waits: it leaves the index of its state. rec says in which state, and gets the new one.
 func (m *Machine) endWaiting(tx core.Txn, c *core.ApplyContext, l *queueState, id core.TaskID, rec *record, to core.State) error {
-	m.key = keys.AppendTaskPayload(m.key[:0], m.p, id)
-	value, err := must(tx, m.key, "payload of task %s", id)
-	if err != nil {
-		return err
-	}
-	s, err := decodeSpec(value)
+	s, err := m.loadSpec(tx, id)
 	if err != nil {
 		return err
 	}

@@ -70,6 +70,14 @@ func (c *cron) wants() core.ShardTime {
 	return c.next
 }
 
+// stored is the version of a cron; 0: there is none.
+func (c *cron) stored() uint64 {
+	if c == nil {
+		return 0
+	}
+	return c.version
+}
+
 // place is for the heap.
 func (c *cron) place() *int { return &c.at }
 
@@ -311,10 +319,7 @@ func (m *Machine) applyCronSet(tx core.Txn, c *core.ApplyContext, op *core.CronS
 		return core.OpResult{}, fact, nil
 	}
 	was := m.cronNames[op.Name]
-	var version uint64
-	if was != nil {
-		version = was.version
-	}
+	version := was.stored()
 	switch {
 	case op.IfVersion >= 0 && uint64(op.IfVersion) != version:
 		return core.OpResult{}, core.RevMismatch{Rev: version, Missing: was == nil, Key: []byte(op.Name)}, nil
@@ -381,10 +386,7 @@ func (m *Machine) applyCronDelete(tx core.Txn, c *core.ApplyContext, op *core.Cr
 		return core.OpResult{}, fact
 	}
 	was := m.cronNames[op.Name]
-	var version uint64
-	if was != nil {
-		version = was.version
-	}
+	version := was.stored()
 	switch {
 	case op.IfVersion >= 0 && uint64(op.IfVersion) != version:
 		return core.OpResult{}, core.RevMismatch{Rev: version, Missing: was == nil, Key: []byte(op.Name)}

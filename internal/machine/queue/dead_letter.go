@@ -43,12 +43,7 @@ func (m *Machine) deadLetter(tx core.Txn, c *core.ApplyContext, r *run, rec *rec
 	if to == "" {
 		return nil
 	}
-	m.key = keys.AppendTaskPayload(m.key[:0], m.p, r.id)
-	value, err := must(tx, m.key, "payload of task %s", r.id)
-	if err != nil {
-		return err
-	}
-	s, err := decodeSpec(value)
+	s, err := m.loadSpec(tx, r.id)
 	if err != nil {
 		return err
 	}

@@ -30,12 +30,7 @@ func (m *Machine) kindOf(v core.View, r *run) (string, error) {
 	if r.kind != "" {
 		return r.kind, nil
 	}
-	m.key = keys.AppendTaskPayload(m.key[:0], m.p, r.id)
-	value, err := must(v, m.key, "payload of task %s", r.id)
-	if err != nil {
-		return "", err
-	}
-	s, err := decodeSpec(value)
+	s, err := m.loadSpec(v, r.id)
 	return s.kindName(r.queue.name), err
 }
 

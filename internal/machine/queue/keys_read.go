@@ -170,22 +170,29 @@ func laneHolders(v core.View, p core.Partition, l *queueState, lanes []*lane) (m
 	if len(wanted) == 0 {
 		return out, nil
 	}
+	err := eachRunning(v, p, l.number, func(id core.TaskID, rec *record) error {
+		if wanted[rec.lane] && len(out[rec.lane]) < core.MaxHolders {
+			out[rec.lane] = append(out[rec.lane], id.String())
+		}
+		return nil
+	})
+	return out, err
+}
+
+// eachRunning calls fn for the first MaxInspected running tasks of a queue, by the order of their tokens.
+func eachRunning(v core.View, p core.Partition, number uint32, fn func(id core.TaskID, rec *record) error) error {
 	seen := 0
 	from, to := keys.RunningRange(p)
-	err := core.ScanRows(v, from, to, func(_, value []byte) (bool, error) {
+	return core.ScanRows(v, from, to, func(_, value []byte) (bool, error) {
 		c, err := decodeCarried(value)
-		if err != nil || c.queue != l.number {
+		if err != nil || c.queue != number {
 			return err == nil, err
 		}
 		rec, ok, err := storedRecord(v, keys.AppendTaskState(nil, p, c.task), c.task)
-		if err != nil {
-			return false, err
-		}
-		if ok && wanted[rec.lane] && len(out[rec.lane]) < core.MaxHolders {
-			out[rec.lane] = append(out[rec.lane], c.task.String())
+		if err == nil && ok {
+			err = fn(c.task, &rec)
 		}
 		seen++
-		return seen < MaxInspected, nil
+		return err == nil && seen < MaxInspected, err
 	})
-	return out, err
 }

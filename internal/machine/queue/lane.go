@@ -6,7 +6,6 @@ import (
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/errs"
-	"github.com/millrace/millrace/internal/keys"
 )
 
 // lane is the tasks of one key of a queue that have not ended. It is there as long as there are such tasks, something was set for
@@ -209,12 +208,7 @@ func (m *Machine) laneFor(l *queueState, key string) *lane {
 
 // keyOf reads the key of a task from its payload record.
 func (m *Machine) keyOf(v core.View, id core.TaskID) (string, error) {
-	m.key = keys.AppendTaskPayload(m.key[:0], m.p, id)
-	value, err := must(v, m.key, "payload of task %s", id)
-	if err != nil {
-		return "", err
-	}
-	s, err := decodeSpec(value)
+	s, err := m.loadSpec(v, id)
 	return string(s.key), err
 }
 

@@ -50,11 +50,7 @@ func (k *picker) reached(id core.TaskID, end bool) (core.ShardTime, error) {
 	if err != nil || !ok || end {
 		return rec.endedAt, err
 	}
-	value, err := must(k.v, keys.AppendTaskPayload(nil, k.p, id), "payload of task %s", id)
-	if err != nil {
-		return 0, err
-	}
-	s, err := decodeSpec(value)
+	s, err := storedSpec(k.v, keys.AppendTaskPayload(nil, k.p, id), id)
 	return s.createdAt, err
 }
 
@@ -87,11 +83,7 @@ func (k *picker) match(id core.TaskID, rec *record) (s *spec, l *queueState, ok 
 			return nil, nil, false, err
 		}
 	}
-	value, err := must(k.v, keys.AppendTaskPayload(nil, k.p, id), "payload of task %s", id)
-	if err != nil {
-		return nil, nil, false, err
-	}
-	was, err := decodeSpec(value)
+	was, err := storedSpec(k.v, keys.AppendTaskPayload(nil, k.p, id), id)
 	if err != nil {
 		return nil, nil, false, err
 	}

@@ -15,7 +15,6 @@ func (m *Machine) finish(tx core.Txn, c *core.ApplyContext, r *run, rec *record,
 	m.ended = append(m.ended, r.id)
 	m.letGo(r.ln(), r.id)
 	m.noteEnd(r.id, rec)
-	m.noteCron(r.id)
 	rec.endedAt, rec.endedIdx, rec.content = c.Stamp, c.Index, r.content
 	if err := m.freeAtEnd(tx, r.id, rec); err != nil {
 		return err
@@ -70,11 +69,7 @@ func (m *Machine) finish(tx core.Txn, c *core.ApplyContext, r *run, rec *record,
 func (m *Machine) erase(tx core.Txn, id core.TaskID, s core.State, e ended) error {
 	m.key = keys.AppendTaskPayload(m.key[:0], m.p, id)
 	if e.labels {
-		value, err := must(tx, m.key, "payload of task %s", id)
-		if err != nil {
-			return err
-		}
-		made, err := decodeSpec(value)
+		made, err := storedSpec(tx, m.key, id)
 		if err != nil {
 			return err
 		}

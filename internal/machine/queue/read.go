@@ -315,18 +315,29 @@ func readResult(v core.View, p core.Partition, id core.TaskID, rec *record) ([]b
 	return must(v, keys.AppendTaskResult(nil, p, id), "result of task %s", id)
 }
 
+// storedSpec reads the payload record of a task that has one.
+func storedSpec(v core.View, key []byte, id core.TaskID) (spec, error) {
+	value, err := must(v, key, "payload of task %s", id)
+	if err != nil {
+		return spec{}, err
+	}
+	return decodeSpec(value)
+}
+
+// loadSpec is storedSpec of a task of the partition.
+func (m *Machine) loadSpec(v core.View, id core.TaskID) (spec, error) {
+	m.key = keys.AppendTaskPayload(m.key[:0], m.p, id)
+	return storedSpec(v, m.key, id)
+}
+
 // readSpec reads what never changes about a task, and the configuration of its queue, whose number its record
 // has. ok is false when the queue was removed, so that its name stands for another queue or for none.
 func readSpec(v core.View, p core.Partition, id core.TaskID, number uint32) (s spec, l *queueState, ok bool, err error) {
-	value, err := must(v, keys.AppendTaskPayload(nil, p, id), "payload of task %s", id)
-	if err != nil {
-		return s, nil, false, err
-	}
-	if s, err = decodeSpec(value); err != nil {
+	if s, err = storedSpec(v, keys.AppendTaskPayload(nil, p, id), id); err != nil {
 		return s, nil, false, err
 	}
 	name := string(s.queue)
-	value, ok, err = v.Get(keys.AppendQueueConfig(nil, p, name))
+	value, ok, err := v.Get(keys.AppendQueueConfig(nil, p, name))
 	if err != nil || !ok {
 		return s, nil, false, err
 	}

@@ -286,12 +286,7 @@ func (m *Machine) cancelRemoved(tx core.Txn, c *core.ApplyContext, l *queueState
 	case !ok || rec.state != s || rec.queue != l.number:
 		return errs.Corruptf("task %s is in the index of tasks %s and is not", id, s)
 	}
-	m.key = keys.AppendTaskPayload(m.key[:0], m.p, id)
-	value, err := must(tx, m.key, "payload of task %s", id)
-	if err != nil {
-		return err
-	}
-	made, err := decodeSpec(value)
+	made, err := m.loadSpec(tx, id)
 	if err != nil {
 		return err
 	}
@@ -340,7 +335,6 @@ func (m *Machine) cancelRemoved(tx core.Txn, c *core.ApplyContext, l *queueState
 	rec.state = core.Cancelled
 	m.noteEnd(id, &rec)
 	m.ended = append(m.ended, id)
-	m.noteCron(id)
 	return nil
 }
 

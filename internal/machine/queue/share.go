@@ -117,12 +117,9 @@ func checkShareConfig(s *core.QueueShare) core.Fact {
 	return checkRate("config.per_key.rate", &s.KeyRate)
 }
 
-// notYetShared refuses what entries of the cluster's format do not have.
+// notYetShared refuses a field that entries before core.FormatShare do not have.
 func notYetShared(c *core.ApplyContext, field string) core.Fact {
-	if c.Format >= core.FormatShare {
-		return nil
-	}
-	return core.Invalid{Field: field, Reason: "not_supported", Message: fmt.Sprintf("a cluster shares queues between keys, and limits them, from format %d on", core.FormatShare)}
+	return fromFormat(c, core.FormatShare, field, "shares queues between keys, and limits them,")
 }
 
 // checkRate refuses a rate that cannot be kept: one that is finer than a nanosecond, or longer than a day.

@@ -174,12 +174,7 @@ func (m *Machine) freeAtEnd(tx core.Txn, id core.TaskID, rec *record) error {
 		return nil
 	}
 	rec.frees = false
-	m.key = keys.AppendTaskPayload(m.key[:0], m.p, id)
-	value, err := must(tx, m.key, "payload of task %s", id)
-	if err != nil {
-		return err
-	}
-	s, err := decodeSpec(value)
+	s, err := m.loadSpec(tx, id)
 	if err != nil {
 		return err
 	}
@@ -192,12 +187,7 @@ func (m *Machine) freeAtEnd(tx core.Txn, id core.TaskID, rec *record) error {
 // The create is known under its own id for as long as a task that was removed: a repetition of it, which may come after yet another
 // create of the key, must not replace that one.
 func (m *Machine) replace(tx core.Txn, c *core.ApplyContext, l *queueState, op *core.TaskCreate, id core.TaskID, rec *record, h hashes) (core.OpResult, core.Fact, error) {
-	m.key = keys.AppendTaskPayload(m.key[:0], m.p, id)
-	value, err := must(tx, m.key, "payload of task %s", id)
-	if err != nil {
-		return core.OpResult{}, nil, err
-	}
-	was, err := decodeSpec(value)
+	was, err := m.loadSpec(tx, id)
 	if err != nil {
 		return core.OpResult{}, nil, err
 	}

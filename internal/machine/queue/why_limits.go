@@ -82,23 +82,12 @@ func limitReasons(v core.View, p core.Partition, id core.TaskID, row *queueRow, 
 // miss some.
 func workersOf(v core.View, p core.Partition, number uint32) ([]string, error) {
 	var names []string
-	seen := 0
-	from, to := keys.RunningRange(p)
-	err := core.ScanRows(v, from, to, func(_, value []byte) (bool, error) {
-		c, err := decodeCarried(value)
-		if err != nil || c.queue != number {
-			return err == nil, err
-		}
-		rec, ok, err := storedRecord(v, keys.AppendTaskState(nil, p, c.task), c.task)
-		if err != nil || !ok {
-			return err == nil, err
-		}
-		name, err := readWorker(v, p, c.task, &rec)
+	err := eachRunning(v, p, number, func(id core.TaskID, rec *record) error {
+		name, err := readWorker(v, p, id, rec)
 		if i, ok := slices.BinarySearch(names, name); !ok {
 			names = slices.Insert(names, i, name)
 		}
-		seen++
-		return seen < MaxInspected, err
+		return err
 	})
 	return names, err
 }
@@ -129,11 +118,7 @@ func tenantReason(v core.View, p core.Partition) ([]core.WhyReason, error) {
 
 // laneOfTask reads the lane of a task that has a key; nil: it is not there.
 func laneOfTask(v core.View, p core.Partition, l *queueState, id core.TaskID) (*lane, error) {
-	value, err := must(v, keys.AppendTaskPayload(nil, p, id), "payload of task %s", id)
-	if err != nil {
-		return nil, err
-	}
-	made, err := decodeSpec(value)
+	made, err := storedSpec(v, keys.AppendTaskPayload(nil, p, id), id)
 	if err != nil {
 		return nil, err
 	}
