@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -97,7 +96,8 @@ func (cs *CronService) Set(ctx context.Context, in *pb.SetCronRequest) (*pb.SetC
 		return nil, fact
 	}
 	// Before the namespace is made: a mistake leaves nothing behind.
-	if _, err := cron.Parse(in.GetConfig().GetSchedule(), in.GetConfig().GetZone()); err != nil {
+	schedule, err := cron.Parse(in.GetConfig().GetSchedule(), in.GetConfig().GetZone())
+	if err != nil {
 		return nil, edge.Within("config", badCron(err))
 	}
 	if fact := cs.s.reachesQueue(ctx, in.GetConfig().GetTemplate().GetQueue()); fact != nil {
@@ -107,7 +107,7 @@ func (cs *CronService) Set(ctx context.Context, in *pb.SetCronRequest) (*pb.SetC
 	if err != nil {
 		return nil, err
 	}
-	op, fact := c.t.cronSet(in.GetName(), in.GetConfig())
+	op, fact := c.t.cronSet(in.GetName(), in.GetConfig(), schedule)
 	if fact != nil {
 		return nil, edge.Within("config", fact)
 	}
@@ -166,12 +166,8 @@ func badCron(err error) core.Fact {
 	return edge.Invalid(bad.Field, bad.Message)
 }
 
-// cronSet reads a cron. Its schedule was read before.
-func (t *Translator) cronSet(name string, in *pb.CronConfig) (op *core.CronSet, fact core.Fact) {
-	schedule, err := cron.Parse(in.GetSchedule(), in.GetZone())
-	if err != nil {
-		return nil, badCron(err)
-	}
+// cronSet reads a cron, whose schedule was read before.
+func (t *Translator) cronSet(name string, in *pb.CronConfig, schedule *cron.Schedule) (op *core.CronSet, fact core.Fact) {
 	op = &core.CronSet{Name: name, Config: core.CronConfig{Schedule: strings.TrimSpace(in.GetSchedule()), Zone: in.GetZone(), Paused: in.GetPaused()}}
 	c := &op.Config
 	if c.Jitter, fact = Millis("jitter", in.GetJitter(), Span{0, core.MaxCronJitter, "cron_jitter"}); fact != nil {
@@ -477,30 +473,22 @@ func (cs *CronService) Preview(ctx context.Context, in *pb.PreviewCronRequest) (
 		if !ok {
 			break
 		}
-		out.Times, at = append(out.Times, local(slot, in.GetZone())), slot
+		out.Times, at = append(out.Times, schedule.Local(slot)), slot
 	}
 	for _, change := range schedule.Changes(from, from.AddDate(1, 0, 0), cronChanges) {
-		out.Dst = append(out.Dst, showChange(&change, in.GetZone()))
+		out.Dst = append(out.Dst, showChange(&change, schedule))
 	}
 	return out, nil
 }
 
-// local is a time as the clocks of a zone show it, which could be loaded before.
-func local(t time.Time, zone string) string {
-	if in, err := time.LoadLocation(zone); err == nil {
-		t = t.In(in)
-	}
-	return t.Format(time.RFC3339)
-}
-
 // showChange shows a change of the clocks.
-func showChange(c *cron.Change, zone string) *pb.CronChange {
+func showChange(c *cron.Change, in *cron.Schedule) *pb.CronChange {
 	out := &pb.CronChange{At: timestamppb.New(c.At), Kind: pb.CronChange_REPEATED, By: durationpb.New(c.By.Abs()), Words: c.Words}
 	if c.Skips() {
 		out.Kind = pb.CronChange_SKIPPED
 	}
 	for _, slot := range c.Slots {
-		out.Slots = append(out.Slots, local(slot, zone))
+		out.Slots = append(out.Slots, in.Local(slot))
 	}
 	return out
 }
@@ -518,28 +506,13 @@ func showCron(c *core.Cron) *pb.Cron {
 	if schedule, err := cron.Parse(c.Schedule, c.Zone); err == nil {
 		out.Words = schedule.Words()
 		if next == 0 {
-			next = firstSlot(schedule, c)
+			next = schedule.NextOf(&c.CronConfig, c.Anchor, c.Anchor)
 		}
 	}
 	if next != core.Never {
 		out.NextAt = TimeOf(next)
 	}
 	return out
-}
-
-// firstSlot is the first slot after the time at which a schedule was set.
-func firstSlot(schedule *cron.Schedule, c *core.Cron) core.ShardTime {
-	b := cron.Bounds{Anchor: c.Anchor.Time()}
-	if c.Start != 0 {
-		b.Start = c.Start.Time()
-	}
-	if c.End != 0 {
-		b.End = c.End.Time()
-	}
-	if slot, ok := schedule.NextIn(b, b.Anchor); ok {
-		return core.ShardTimeOf(slot)
-	}
-	return core.Never
 }
 
 // showTemplate shows what tasks are made of, so that a client may send back what it read.

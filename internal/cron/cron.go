@@ -17,14 +17,14 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/millrace/millrace/internal/core"
 )
 
-// Bounds of what a schedule says.
+// Bounds of the period of @every.
 const (
-	MaxSchedule = 256 // bytes
-	MaxZone     = 64  // bytes
-	MinPeriod   = time.Second
-	MaxPeriod   = 10 * 366 * 24 * time.Hour
+	MinPeriod = time.Second
+	MaxPeriod = 10 * 366 * 24 * time.Hour
 )
 
 // horizon is for how many days the next slot is looked for. The 29th of February may be eight years away.
@@ -98,8 +98,8 @@ func Parse(schedule, zone string) (*Schedule, error) {
 	}
 	text := strings.TrimSpace(schedule)
 	switch {
-	case len(schedule) > MaxSchedule:
-		return nil, &Error{Field: "schedule", Limit: "schedule_bytes", Max: MaxSchedule, Message: "is too long"}
+	case len(schedule) > core.MaxSchedule:
+		return nil, &Error{Field: "schedule", Limit: "schedule_bytes", Max: core.MaxSchedule, Message: "is too long"}
 	case text == "":
 		return nil, bad("is required")
 	case strings.HasPrefix(text, "@every "):
@@ -125,8 +125,8 @@ func Parse(schedule, zone string) (*Schedule, error) {
 
 // loadZone loads a zone by its name in the IANA database.
 func loadZone(name string) (*time.Location, error) {
-	if len(name) > MaxZone {
-		return nil, &Error{Field: "zone", Limit: "zone_bytes", Max: MaxZone, Message: "is too long"}
+	if len(name) > core.MaxZone {
+		return nil, &Error{Field: "zone", Limit: "zone_bytes", Max: core.MaxZone, Message: "is too long"}
 	}
 	if !strings.EqualFold(name, "local") { // that is the zone of the machine
 		if zone, err := time.LoadLocation(name); err == nil {
@@ -250,25 +250,22 @@ func (s *Schedule) Next(after, base time.Time) (slot time.Time, ok bool) {
 	return time.Unix(sec, 0).UTC(), ok
 }
 
-// Bounds are where the slots of a cron lie.
-type Bounds struct {
-	Anchor time.Time // slots are after it
-	Start  time.Time // and not before it; periods count from it. Zero: periods count from Anchor
-	End    time.Time // and not after it; zero: there is no end
+// NextOf returns the first slot of a cron after a time; core.Never: there is none. Slots are after the anchor, not before the start of
+// the cron, and not after its end. Periods count from the start or, where there is none, from the anchor.
+func (s *Schedule) NextOf(c *core.CronConfig, anchor, after core.ShardTime) core.ShardTime {
+	base := anchor
+	if c.Start != 0 {
+		base, after = c.Start, max(after, c.Start-1)
+	}
+	slot, ok := s.Next(after.Time(), base.Time())
+	if at := core.ShardTimeOf(slot); ok && (c.End == 0 || at <= c.End) {
+		return at
+	}
+	return core.Never
 }
 
-// NextIn returns the first slot after a time that lies within bounds. ok is false when there is none.
-func (s *Schedule) NextIn(b Bounds, after time.Time) (slot time.Time, ok bool) {
-	base := b.Anchor
-	if !b.Start.IsZero() {
-		base = b.Start
-		if first := b.Start.Add(-time.Millisecond); first.After(after) {
-			after = first
-		}
-	}
-	slot, ok = s.Next(after, base)
-	return slot, ok && (b.End.IsZero() || !slot.After(b.End))
-}
+// Local is a time as the clocks of the schedule's zone show it.
+func (s *Schedule) Local(t time.Time) string { return t.In(s.zone).Format(time.RFC3339) }
 
 // floorSecond is the whole second at or before t.
 func floorSecond(t time.Time) int64 { return t.Unix() }

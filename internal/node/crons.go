@@ -108,7 +108,7 @@ func planCron(schedule *cron.Schedule, d *core.CronDue, wall core.ShardTime) *co
 		return op
 	}
 	if d.Next == 0 {
-		op.Next = nextSlot(schedule, d, d.Anchor)
+		op.Next = schedule.NextOf(&d.Config, d.Anchor, d.Anchor)
 		return op
 	}
 	slots := dueSlots(schedule, d, wall)
@@ -126,23 +126,8 @@ func planCron(schedule *cron.Schedule, d *core.CronDue, wall core.ShardTime) *co
 	if run < len(slots) {
 		op.Run, last = slots[run], slots[run]
 	}
-	op.Next = nextSlot(schedule, d, last)
+	op.Next = schedule.NextOf(&d.Config, d.Anchor, last)
 	return op
-}
-
-// nextSlot returns the first slot of a cron after a time; core.Never: there is none.
-func nextSlot(schedule *cron.Schedule, d *core.CronDue, after core.ShardTime) core.ShardTime {
-	b := cron.Bounds{Anchor: d.Anchor.Time()}
-	if d.Config.Start != 0 {
-		b.Start = d.Config.Start.Time()
-	}
-	if d.Config.End != 0 {
-		b.End = d.Config.End.Time()
-	}
-	if slot, ok := schedule.NextIn(b, after.Time()); ok {
-		return core.ShardTimeOf(slot)
-	}
-	return core.Never
 }
 
 // dueSlots returns the slots of a cron from its next one to a wall time: the last ones, one more than may be made up for. The next one
@@ -156,7 +141,7 @@ func dueSlots(schedule *cron.Schedule, d *core.CronDue, wall core.ShardTime) []c
 		} else {
 			from = d.Next
 		}
-		for at := nextSlot(schedule, d, from); at <= wall; at = nextSlot(schedule, d, at) {
+		for at := schedule.NextOf(&d.Config, d.Anchor, from); at <= wall; at = schedule.NextOf(&d.Config, d.Anchor, at) {
 			slots = append(slots, at)
 		}
 		if n := len(slots) - core.MaxCronMissed - 1; n >= 0 {
