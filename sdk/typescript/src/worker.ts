@@ -166,6 +166,8 @@ export class Worker {
 		// The stream alone does not keep the process: a worker does.
 		const alive = setInterval(() => {}, 1 << 30);
 		try {
+			// The first handler may block the loop at once.
+			await Promise.race([this.#renewer.ready, this.#stopped]);
 			this.#lanes.start();
 			await this.#stopped;
 			await this.#drain();

@@ -1,4 +1,5 @@
-import { afterEach, beforeEach, expect, it } from "vitest";
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import { Renewer } from "../src/core/renewer.js";
 import { job, MillraceError, outcomeOf, Worker } from "../src/index.js";
 import { assignment, Fake, type FakeStream } from "./fake.js";
 
@@ -253,6 +254,26 @@ it("completes again with other effects when the first were refused, and else fai
 	expect((await s.next("settle")).items[0]!.effects!.failOnRefusal).toBe(true);
 	await w.stop();
 	await over;
+});
+
+it("opens its stream when the thread that renews leases has started", async () => {
+	let started = (): void => {};
+	const ready = new Promise<void>((resolve) => {
+		started = resolve;
+	});
+	const spy = vi.spyOn(Renewer.prototype, "ready", "get").mockReturnValue(ready);
+	const order: string[] = [];
+	const w = new Worker(fake.client(), [one.handle(() => 1)]);
+	const over = w.run({ signals: false });
+	const opened = fake.welcome().then(() => order.push("stream"));
+	await new Promise((r) => setTimeout(r, 100));
+	order.push("thread");
+	started();
+	await opened;
+	expect(order).toEqual(["thread", "stream"]);
+	await w.stop();
+	await over;
+	spy.mockRestore();
 });
 
 it("tells a worker that is not let in by an error", async () => {

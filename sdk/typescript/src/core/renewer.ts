@@ -216,6 +216,7 @@ parentPort.on("message", (m) => {
 	if (m.table) open(m.table);
 });
 // Without leases there is less to look at: the shortest lease is a second, and is renewed when the beat is late by a sixth of it.
+parentPort.postMessage({ ready: true });
 (function tick() {
 	void look();
 	setTimeout(tick, idle ? 150 : 50).unref();
@@ -257,8 +258,17 @@ export class Renewer {
 	readonly #free = Array.from({ length: rows }, (_, i) => rows - 1 - i);
 	readonly #rows = new Map<string, number>();
 	readonly #kinds = new Map<string, number>();
+	/** Resolves when the thread looks at the leases, or has failed. A loop that is blocked before that would lose them. */
+	get ready(): Promise<void> {
+		return this.#ready;
+	}
+	readonly #ready: Promise<void>;
 
 	constructor(o: RenewerOptions) {
+		let ready = (): void => {};
+		this.#ready = new Promise((resolve) => {
+			ready = resolve;
+		});
 		this.#stamp();
 		this.#thread = new Worker(source, {
 			eval: true,
@@ -275,7 +285,8 @@ export class Renewer {
 			},
 		});
 		this.#thread.unref();
-		this.#thread.on("message", (m: { lost?: [string, string][]; stalled?: number[] }) => {
+		this.#thread.on("message", (m: { ready?: true; lost?: [string, string][]; stalled?: number[] }) => {
+			if (m.ready) ready();
 			for (const [id, token] of m.lost ?? []) o.lost(id, BigInt(token));
 			if (m.stalled) {
 				const kinds = [...this.#kinds.keys()];
@@ -284,6 +295,7 @@ export class Renewer {
 				);
 			}
 		});
+		this.#thread.on("exit", ready);
 		this.#thread.on("error", (e) => o.logger.error(`millrace: the renewing thread has failed: ${e.message}`));
 	}
 
