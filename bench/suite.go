@@ -105,6 +105,7 @@ type Shape struct {
 	// Offered is the operations a second of an open loop; 0: a share of the maximum that the run itself finds.
 	Offered int
 	Key     int // bytes of a key
+	Keys    int // keys of tasks, which Kind says the use of
 	Prefill int // tasks that wait before the window
 	// Redrive is the most tasks a second that a bulk job redrives in a partition.
 	Redrive int
@@ -169,6 +170,7 @@ func (s Shape) Params() []Param {
 	number("offered", s.Offered)
 	number("puts", s.Puts)
 	number("key", s.Key)
+	number("keys", s.Keys)
 	number("payload", s.Payload)
 	if s.Lease > 0 {
 		out = append(out, Param{"lease", s.Lease.String()})

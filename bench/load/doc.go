@@ -41,7 +41,7 @@ func Drivers() map[string]bench.Driver {
 		"queue.depth":         Depth,
 		"queue.effects":       Effects,
 		"queue.after":         Chains,
-		"queue.unique":        UniqueKeys,
+		"queue.keyed":         Keyed,
 		"queue.latency":       Latency,
 		"queue.idle":          Idle,
 		"queue.aux/depth":     ClaimDepth,

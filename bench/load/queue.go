@@ -36,7 +36,7 @@ type queueRun struct {
 	args [][]byte
 	// options are those of creates, dealt out to the pumps by number; empty: none.
 	options [][]millrace.AddOption
-	// keyed gives a single create further options, which no other create has; may be nil.
+	// keyed gives each task that is created further options of its own; may be nil.
 	keyed func() []millrace.AddOption
 	// onMade hears of every single create that was acknowledged; may be nil.
 	onMade func(p *bench.Pump)
@@ -150,7 +150,7 @@ func (q *queueRun) createOne(ctx context.Context, p *bench.Pump) {
 	}
 	h, err := q.job.Add(ctx, q.clients[p.Number%len(q.clients)], q.rig.Payload, options...)
 	if err == nil && h.Replayed {
-		err = fmt.Errorf("task %s still holds the unique key of another create", h.ID)
+		err = stillHeld(h.ID)
 	}
 	if err != nil {
 		q.failedCreate(p, 1, err)
@@ -166,11 +166,18 @@ func (q *queueRun) createOne(ctx context.Context, p *bench.Pump) {
 // createMany creates a batch in one call. Some tasks of it may be created and others not; each is
 // noted for itself.
 func (q *queueRun) createMany(ctx context.Context, p *bench.Pump, options ...millrace.AddOption) {
+	if q.keyed != nil {
+		options = append(options, millrace.Each(func(int) []millrace.AddOption { return q.keyed() }))
+	}
 	handles, err := q.job.AddMany(ctx, q.clients[p.Number%len(q.clients)], q.args, options...)
 	// n is the number of tasks that surely were created.
 	n := 0
 	for _, h := range handles {
 		if h != nil {
+			if h.Replayed {
+				q.create.Record(p.Number, p.Intended, 0, stillHeld(h.ID))
+				continue
+			}
 			n++
 			q.created(h.ID, p.Intended)
 		}
@@ -181,6 +188,11 @@ func (q *queueRun) createMany(ctx context.Context, p *bench.Pump, options ...mil
 		return
 	}
 	q.create.Record(p.Number, p.Intended, n, nil)
+}
+
+// stillHeld is the error of a create whose unique key is that of a task which has not ended: keys are more than tasks under way.
+func stillHeld(id string) error {
+	return fmt.Errorf("task %s still holds the unique key of another create", id)
 }
 
 // created notes an acknowledged create, and times the task if it is one in 64.
@@ -219,8 +231,12 @@ func (q *queueRun) prefill(ctx context.Context) error {
 	for i := range args {
 		args[i] = q.rig.Payload
 	}
+	var options []millrace.AddOption
+	if q.keyed != nil {
+		options = append(options, millrace.Each(func(int) []millrace.AddOption { return q.keyed() }))
+	}
 	for ; left > 0; left -= step {
-		handles, err := q.job.AddMany(ctx, c, args[:min(step, left)])
+		handles, err := q.job.AddMany(ctx, c, args[:min(step, left)], options...)
 		if err != nil {
 			return fmt.Errorf("prefill: %w", err)
 		}

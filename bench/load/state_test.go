@@ -133,10 +133,14 @@ func TestCompletionsWithAndWithoutAKeyAreCountedInTurn(t *testing.T) {
 	}
 }
 
-func TestCompletionsWithAndWithoutAUniqueKeyAreCountedInTurn(t *testing.T) {
-	run := on(t, bench.InProc, small(UniqueKeys, cycling))
-	clean(t, run)
-	wantMetrics(t, run, "unique_cycles_per_s", "bare_cycles_per_s", "unique_ratio")
+func TestTasksWithKeysGoThroughTheCycle(t *testing.T) {
+	for _, kind := range []string{keyedLanes, keyedLimits, keyedUnique} {
+		t.Run(kind, func(t *testing.T) {
+			clean(t, on(t, bench.InProc, small(Keyed, bench.Shape{
+				Producers: 1, Pumps: 4, Workers: 1, Slots: 16, WorkerBatch: 4, ProducerBatch: 4, Prefill: 50, Kind: kind, Keys: 10_000,
+			})))
+		})
+	}
 }
 
 func TestChainsAndSingleTasksAreCountedInTurn(t *testing.T) {

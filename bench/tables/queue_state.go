@@ -69,20 +69,30 @@ func queueEffects() bench.Suite {
 	}
 }
 
-// queueUnique is the cycle whose creates take unique keys that the end of their tasks frees.
-func queueUnique() bench.Suite {
-	return bench.Suite{
-		Name: "queue.unique", Title: "Cycle with 10,000 unique keys that are taken and freed, against the same without", Priority: "P1",
-		Bench: "BenchmarkQueueUnique", Headline: uniqueCycles, Window: 10 * time.Second, Warmup: 2 * time.Second,
-		Rows: []bench.RowSpec{{
-			Name: "keys-10k", Title: "ten slices of the window, without and with in turn", Profiles: inFull,
+// queueKeyed is the batched cycle of tasks with keys, beside the same without.
+func queueKeyed() bench.Suite {
+	// row is the cycle with a use of keys.
+	row := func(name, title, kind string, keys int) bench.RowSpec {
+		return bench.RowSpec{
+			Name: name, Title: title, Profiles: inFull, NoCeiling: true,
 			Shape: bench.Shape{
-				Nodes: 1, Shards: 1, Producers: 1, Pumps: 32, Workers: 1, Slots: 128, WorkerBatch: 1, ProducerBatch: 1, Lease: lease,
-				Transport: "stream",
+				Nodes: 1, Shards: 1, Producers: 1, Pumps: 32, Workers: 1, Slots: 128, WorkerBatch: 32, ProducerBatch: 8, Lease: lease,
+				Transport: "stream", Kind: kind, Keys: keys, Prefill: 20_000,
 			},
-			Targets: []bench.Target{free(atLeast(uniqueShare, anyDurability, 0.8, 0, ofQueue))},
-		}},
+		}
 	}
+	s := bench.Suite{
+		Name: "queue.keyed", Title: "Batched cycle of tasks with keys, limits of keys and unique keys, beside tasks without", Priority: "P0",
+		Bench: "BenchmarkQueueKeyed", Headline: cycles, Window: 10 * time.Second, Warmup: 2 * time.Second,
+		Rows: []bench.RowSpec{
+			row(keyedBare, "without keys", "", 0),
+			row(keyedLanes, "each task has one of 10,000 keys", "keys", 10_000),
+			row(keyedLimits, "the same, and at most 4 tasks of each key run at once", "limits", 10_000),
+			row(keyedUnique, "each task has one of 100,000 unique keys, which its end frees", "unique", 100_000),
+		},
+	}
+	s.Rows[1].Profiles = []string{Smoke, Full}
+	return s
 }
 
 // queueAfter is the batched cycle of tasks that wait for each other.

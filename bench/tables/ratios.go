@@ -144,6 +144,23 @@ func queueOneNode() []Ratio {
 				{Status: bench.Inverted, Cause: "batches cost more than they spare", Next: run + "queue.cycle/batch-32-8"},
 			},
 		},
+		shareOfBare("10,000 keys ÷ none", keyedLanes),
+		shareOfBare("limits of 10,000 keys ÷ none", keyedLimits),
+		shareOfBare("unique keys ÷ none", keyedUnique),
+	}
+}
+
+// shareOfBare judges what tasks with keys keep of the rate of those without.
+func shareOfBare(name, row string) Ratio {
+	const suite = "queue.keyed"
+	next := "millrace bench run " + suite
+	return Ratio{
+		Name: name, Over: Pick{suite, row, ""}, Under: Pick{suite, keyedBare, ""},
+		Bands: []Band{
+			{Min: 0.8, Status: bench.Healthy, Cause: "keys cost little"},
+			{Min: 0.6, Status: bench.Notable, Cause: "keys cost more than a fifth", Next: next},
+			{Status: bench.Suspicious, Cause: "something is done per key and not per task", Next: next},
+		},
 	}
 }
 

@@ -120,10 +120,11 @@ const (
 	putCycles = "kv_put_cycles_per_s"
 	// putShare is the rate with effects over the rate without, in turn.
 	putShare = "effects_ratio"
-	// uniqueCycles counts cycles of tasks with a unique key that their end frees, and uniqueShare is that rate over the rate of tasks
-	// without, in turn.
-	uniqueCycles = "unique_cycles_per_s"
-	uniqueShare  = "unique_ratio"
+	// Rows of queue.keyed.
+	keyedBare   = "bare"
+	keyedLanes  = "keys-10k"
+	keyedLimits = "limits-10k"
+	keyedUnique = "unique-100k"
 	// chainCycles counts cycles of tasks of chains, and chainShare is their rate over that of single tasks, in turn.
 	chainCycles = "chain_cycles_per_s"
 	chainShare  = "chain_ratio"
@@ -155,7 +156,7 @@ func Suites() []bench.Suite {
 func queueSuites() []bench.Suite {
 	return []bench.Suite{
 		queueCycle(), queueSteady(), queueRaft(), queueSmart(), queueCoalesce(), queueCoalesceRaft(), queueTransport(),
-		queueCodec(), queueGC(), queueLatency(), queueDeep(), queueRestart(), queueRedrive(), queueEffects(), queueUnique(), queueAfter(), queueIdle(), queueDepth(), queueMix(), queueK6(), queueFailover(), streamsIdle(), tenantTiming(), tenantNeighbour(),
+		queueCodec(), queueGC(), queueLatency(), queueDeep(), queueRestart(), queueRedrive(), queueEffects(), queueKeyed(), queueAfter(), queueIdle(), queueDepth(), queueMix(), queueK6(), queueFailover(), streamsIdle(), tenantTiming(), tenantNeighbour(),
 	}
 }
 

@@ -39,7 +39,7 @@ func TestEverySuiteIsListed(t *testing.T) {
 	want := []string{
 		"queue.cycle P0", "queue.steady P0", "queue.raft P0", "queue.smart P0", "queue.coalesce P0", "queue.coalesce.raft P0",
 		"queue.transport P0", "queue.codec P0", "queue.gc P0", "queue.latency P0", "queue.depth P0", "queue.restart P0", "queue.redrive P0",
-		"queue.effects P0", "queue.unique P1", "queue.after P0", "queue.idle P0", "queue.aux/depth P1", "queue.aux/mix P1", "queue.aux/k6 P1",
+		"queue.effects P0", "queue.keyed P0", "queue.after P0", "queue.idle P0", "queue.aux/depth P1", "queue.aux/mix P1", "queue.aux/k6 P1",
 		"queue.failover P1", "streams.idle P1", "tenant.timing P1", "tenant.neighbour P1",
 		"refs.gitaly P0", "refs.gitaly/git P0", "refs.push P0", "refs.scale P0",
 		"kv.aurora.len P0", "kv.aurora.followers P0", "kv.aurora.steady P0", "kv.pingpong P0", "kv.latency P0", "kv.etcd P0", "kv.etcd.native P0",
@@ -182,7 +182,6 @@ func TestTargetsAreThoseThatWereSet(t *testing.T) {
 		"queue.redrive/dead-20k":  nil,
 		"queue.redrive/dead-1m":   {"live_p99_ratio any ≤ 2 0!", "redriven_per_s any ≥ 5e+04 0"},
 		"queue.effects/kv-put":    {"effects_ratio any ≥ 0.7 0!"},
-		"queue.unique/keys-10k":   {"unique_ratio any ≥ 0.8 0!"},
 		"queue.after/chains":      {"chain_ratio any ≥ 0.7 0!"},
 		"queue.idle/streams-1000": {"alone_cpu_percent any ≤ 1 0", "rss_kib_per_stream any ≤ 60 0!", "streams_cpu_percent any ≤ 1 0"},
 		"queue.raft/shards-1":     {"cycles_per_s fsync ≥ 2e+04 3e+04", "ratio_to_codeq any ≥ 1.2 0!"},

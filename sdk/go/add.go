@@ -30,6 +30,35 @@ type addFunc func(spec *millracev1.TaskSpec)
 
 func (f addFunc) task(spec *millracev1.TaskSpec) { f(spec) }
 
+// Each gives every task of AddMany and AddAll options of its own: those that options returns for its place in args, from 0. Add has one
+// task, at place 0.
+func Each(options func(i int) []AddOption) AddOption { return each(options) }
+
+// each is the option of Each.
+type each func(i int) []AddOption
+
+func (e each) task(spec *millracev1.TaskSpec) {
+	for _, o := range e(0) {
+		o.task(spec)
+	}
+}
+
+// optionsAt are options with those of the task at place i in the place of each Each.
+func optionsAt(i int, opts []AddOption) []AddOption {
+	if !slices.ContainsFunc(opts, func(o AddOption) bool { _, own := o.(each); return own }) {
+		return opts
+	}
+	var out []AddOption
+	for _, o := range opts {
+		if e, own := o.(each); own {
+			out = append(out, e(i)...)
+		} else {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
 // ID sets the task's id: 26 characters as NewID makes them. The same id with other content is ErrAlreadyExists.
 //
 // In a namespace of several partitions the id names one. An id of the function NewID leaves it open: Add fills it in, and the
@@ -147,8 +176,8 @@ func (e *BatchError) Unwrap() []error {
 	return out
 }
 
-// AddMany creates one task per element of args, each on its own: some may be refused. opts apply to all of them. It
-// returns one handle per element, nil where there is an error, and then a *BatchError.
+// AddMany creates one task per element of args, each on its own: some may be refused. opts apply to all of them; Each gives each
+// its own. It returns one handle per element, nil where there is an error, and then a *BatchError.
 func (j *JobOf[A, R]) AddMany(ctx context.Context, c *Client, args []A, opts ...AddOption) ([]*Handle[R], error) {
 	return j.addMany(ctx, c, args, false, opts)
 }
@@ -167,7 +196,7 @@ func (j *JobOf[A, R]) addMany(ctx context.Context, c *Client, args []A, all bool
 	specs := make([]*millracev1.TaskSpec, len(args))
 	for i, a := range args {
 		specs[i] = &millracev1.TaskSpec{}
-		if err := j.fill(specs[i], c.opts.codec, a, opts); err != nil {
+		if err := j.fill(specs[i], c.opts.codec, a, optionsAt(i, opts)); err != nil {
 			return nil, err
 		}
 	}

@@ -170,6 +170,30 @@ func TestOneRefusedTaskLeavesTheOthersOfABatch(t *testing.T) {
 	}
 }
 
+func TestEachTaskOfABatchHasOptionsOfItsOwn(t *testing.T) {
+	f := newFake(t)
+	c := f.client()
+	defer f.end(c)
+	keys := make(chan []string, 1)
+	go func() {
+		st := f.welcome(nil)
+		frame := st.create()
+		var got []string
+		for _, s := range frame.Tasks {
+			got = append(got, s.Key+"/"+s.Tag)
+		}
+		st.created(frame)
+		keys <- got
+	}()
+	own := Each(func(i int) []AddOption { return []AddOption{Key(fmt.Sprint("k", i))} })
+	if _, err := thumb.AddMany(t.Context(), c, make([]thumbArgs, 3), Tag("t"), own); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(receive(t, keys)); got != "[k0/t k1/t k2/t]" {
+		t.Errorf("got tasks with %s", got)
+	}
+}
+
 func TestAddAllIsOneAtomicFrame(t *testing.T) {
 	f := newFake(t)
 	c := f.client()
