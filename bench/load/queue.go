@@ -149,7 +149,7 @@ func (q *queueRun) createOne(ctx context.Context, p *bench.Pump) {
 		options = append(slices.Clone(options), q.keyed()...)
 	}
 	h, err := q.job.Add(ctx, q.clients[p.Number%len(q.clients)], q.rig.Payload, options...)
-	if err == nil && h.Replayed {
+	if err == nil && q.isHeld(h) {
 		err = stillHeld(h.ID)
 	}
 	if err != nil {
@@ -174,7 +174,7 @@ func (q *queueRun) createMany(ctx context.Context, p *bench.Pump, options ...mil
 	n := 0
 	for _, h := range handles {
 		if h != nil {
-			if h.Replayed {
+			if q.isHeld(h) {
 				q.create.Record(p.Number, p.Intended, 0, stillHeld(h.ID))
 				continue
 			}
@@ -188,6 +188,12 @@ func (q *queueRun) createMany(ctx context.Context, p *bench.Pump, options ...mil
 		return
 	}
 	q.create.Record(p.Number, p.Intended, n, nil)
+}
+
+// isHeld reports whether a create was answered with the task that holds its unique key. Without unique keys a replay is the answer to
+// a create that was repeated, as its first answer was lost.
+func (q *queueRun) isHeld(h *millrace.Handle[[]byte]) bool {
+	return h.Replayed && q.rig.Shape.Kind == keyedUnique
 }
 
 // stillHeld is the error of a create whose unique key is that of a task which has not ended: keys are more than tasks under way.
