@@ -22,7 +22,7 @@ func (t *Translator) sharedFields(op *core.TaskCreate, in *pb.TaskSpec) core.Fac
 		return fact
 	}
 	if in.GetKey() != "" {
-		if fact := taskKey("key", in.GetKey()); fact != nil {
+		if fact := TaskKey("key", in.GetKey()); fact != nil {
 			return fact
 		}
 	}
@@ -33,8 +33,8 @@ func (t *Translator) sharedFields(op *core.TaskCreate, in *pb.TaskSpec) core.Fac
 	return nil
 }
 
-// taskKey holds a key to its form.
-func taskKey(field, key string) core.Fact {
+// TaskKey holds a key to its form.
+func TaskKey(field, key string) core.Fact {
 	switch {
 	case key == "":
 		return edge.Invalid(field, "is required")
@@ -46,11 +46,14 @@ func taskKey(field, key string) core.Fact {
 
 // shared refuses what a cluster does from core.FormatShare on until it writes such entries.
 func (s *Server) shared(field string) core.Fact {
-	if s.o.Backend.Format() >= core.FormatShare {
+	if s.Shares() {
 		return nil
 	}
 	return core.Invalid{Field: field, Reason: "not_supported", Message: "is supported once the upgrade of the cluster is finalized"}
 }
+
+// Shares reports whether the cluster writes entries of core.FormatShare.
+func (s *Server) Shares() bool { return s.o.Backend.Format() >= core.FormatShare }
 
 // shared is that of the server.
 func (t *Translator) shared(field string) core.Fact {
@@ -324,7 +327,7 @@ func (qs *QueueService) ResumeKey(ctx context.Context, in *pb.ResumeKeyRequest) 
 
 // setKey proposes op to all partitions, the first one first. times reads what depends on the time of the shard; nil: nothing does.
 func (qs *QueueService) setKey(ctx context.Context, op *core.KeySet, times func(t *Translator) core.Fact) (replayed bool, at core.At, err error) {
-	if fact := taskKey("key", op.Key); fact != nil {
+	if fact := TaskKey("key", op.Key); fact != nil {
 		return false, at, fact
 	}
 	c, err := qs.beginQueue(ctx, op.Queue)

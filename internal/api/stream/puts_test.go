@@ -186,7 +186,7 @@ func sameAsLong(t interface {
 ) (taken bool) {
 	part := core.Partition{Tenant: 3, Namespace: 2}
 	who := edge.Caller{Principal: auth.Principal{Name: "p"}}
-	short := wireReader{l: l, home: homeOf(part, 1), principal: who.Name}
+	short := wireReader{l: l, shares: func() bool { return true }, home: homeOf(part, 1), principal: who.Name}
 	f := short.read(append([]byte{}, raw...))
 	if f.kind != framePuts {
 		return false

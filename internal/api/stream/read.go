@@ -44,7 +44,7 @@ func (st *stream) readFrames() error {
 	if err := st.hello(st.ss.Context(), hello); err != nil {
 		return err
 	}
-	wire := wireReader{l: &st.d.Limits, home: st.home}
+	wire := wireReader{l: &st.d.Limits, home: st.home, shares: st.d.Shares}
 	for st.awaitRoom() {
 		data, err := st.d.RecvBytes(st.ss)
 		if err != nil {

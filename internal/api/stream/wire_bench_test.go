@@ -14,7 +14,7 @@ import (
 )
 
 func benchReader(l *edge.Limits) wireReader {
-	return wireReader{l: l, home: homeOf(core.Partition{Tenant: 3, Namespace: 2}, 1), principal: "p"}
+	return wireReader{l: l, shares: func() bool { return true }, home: homeOf(core.Partition{Tenant: 3, Namespace: 2}, 1), principal: "p"}
 }
 
 // free gives a frame's buffer back, as gRPC does when it is sent.

@@ -1,7 +1,9 @@
 package stream
 
 import (
+	"bytes"
 	"math"
+	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -36,11 +38,13 @@ type wireFrame struct {
 // wireReader reads frames of one stream. Names recur from task to task, so the last ones are kept instead of allocated again.
 type wireReader struct {
 	l         *edge.Limits // a frame beyond one of them is not plain
+	shares    func() bool  // whether tasks may have what they have from core.FormatShare on
 	home      home         // where all that is read must be
 	principal string       // name of the caller, which commits carry; the stream's token may be replaced between frames
 
 	// The last name of each kind.
 	queue, task, contentType string
+	lane                     string
 	resultType, tag          string
 	keyspace                 string
 }
@@ -168,16 +172,16 @@ func (r *wireReader) create(op *core.TaskCreate, b []byte) bool {
 	var seen fields
 	for len(b) > 0 {
 		num, typ, n := protowire.ConsumeTag(b)
-		if n < 0 || num > 13 && num != 22 || !seen.once(num) {
+		if n < 0 || num > 25 || num != 25 && !seen.once(num) {
 			return false
 		}
 		b = b[n:]
 		if typ == protowire.VarintType {
 			v, n := protowire.ConsumeVarint(b)
-			if n < 0 || num != 7 || v > uint64(r.l.Priority) {
+			if n < 0 || !r.createNumber(op, num, v) {
 				return false
 			}
-			op.Priority, b = uint8(v), b[n:]
+			b = b[n:]
 			continue
 		}
 		if typ != protowire.BytesType {
@@ -189,7 +193,20 @@ func (r *wireReader) create(op *core.TaskCreate, b []byte) bool {
 		}
 		b = b[n:]
 	}
-	return op.Queue != "" && !op.ID.IsZero()
+	return op.Queue != "" && !op.ID.IsZero() && !slices.ContainsFunc(op.After, func(a core.After) bool { return a.Task == op.ID })
+}
+
+// createNumber reads a field of a TaskSpec that is a number.
+func (r *wireReader) createNumber(op *core.TaskCreate, num protowire.Number, v uint64) bool {
+	switch num {
+	case 7:
+		op.Priority = uint8(v)
+		return v <= uint64(r.l.Priority)
+	case 23:
+		op.Cost = uint32(v)
+		return v <= core.MaxCost && r.shares()
+	}
+	return false
 }
 
 // createField reads a field of a TaskSpec that has a length: text, bytes, or a message.
@@ -217,11 +234,92 @@ func (r *wireReader) createField(op *core.TaskCreate, num protowire.Number, v []
 		}
 		op.Lease, fact = api.Millis("", &d, api.LeaseSpan(r.l))
 		return fact == nil
+	case 16:
+		return r.unique(&op.Unique, v)
+	case 21:
+		op.Key = kept(&r.lane, v)
+		return len(v) > 0 && api.TaskKey("", op.Key) == nil && r.shares()
+	case 25:
+		return r.after(op, v)
 	case 22:
 		op.Tag = kept(&r.tag, v)
 		return api.TextUpTo("", op.Tag, "", r.l.TagBytes) == nil
 	}
 	return false
+}
+
+// unique reads a Unique whose second create is answered with the task of the first.
+func (r *wireReader) unique(u *core.Unique, b []byte) bool {
+	var seen fields
+	for len(b) > 0 {
+		num, typ, n := protowire.ConsumeTag(b)
+		if n < 0 || num > 3 || !seen.once(num) {
+			return false
+		}
+		b = b[n:]
+		switch {
+		case num == 1 && typ == protowire.BytesType:
+			var v []byte
+			if v, n = protowire.ConsumeBytes(b); n < 0 {
+				return false
+			}
+			u.Key = string(v)
+		case num == 2 && typ == protowire.VarintType:
+			var v uint64
+			if v, n = protowire.ConsumeVarint(b); n < 0 || v > uint64(core.UniqueTerminal) || v != uint64(core.UniqueTTL) && !r.shares() {
+				return false
+			}
+			u.Until = core.UniqueUntil(v)
+		case num == 3 && typ == protowire.BytesType:
+			var v []byte
+			var d durationpb.Duration
+			if v, n = protowire.ConsumeBytes(b); n < 0 || !consumeDuration(&d, v) {
+				return false
+			}
+			var fact core.Fact
+			if u.TTL, fact = api.Millis("", &d, api.Span{Min: 1, Max: r.l.UniqueTTLMs}); fact != nil {
+				return false
+			}
+		default:
+			return false
+		}
+		b = b[n:]
+	}
+	return u.Key != "" && api.TextUpTo("", u.Key, "", r.l.UniqueKeyBytes) == nil
+}
+
+// after reads a task that the new one waits for. Those of a list must come in the order of their ids.
+func (r *wireReader) after(op *core.TaskCreate, b []byte) bool {
+	var a core.After
+	var seen fields
+	for len(b) > 0 {
+		num, typ, n := protowire.ConsumeTag(b)
+		if n < 0 || num > 2 || !seen.once(num) {
+			return false
+		}
+		b = b[n:]
+		switch {
+		case num == 1 && typ == protowire.BytesType:
+			var v []byte
+			if v, n = protowire.ConsumeBytes(b); n < 0 || !parseID(&a.Task, v) {
+				return false
+			}
+		case num == 2 && typ == protowire.VarintType:
+			var v uint64
+			if v, n = protowire.ConsumeVarint(b); n < 0 || v > 1 {
+				return false
+			}
+			a.Terminal = v == 1
+		default:
+			return false
+		}
+		b = b[n:]
+	}
+	if n := len(op.After); n == core.MaxAfter || n > 0 && bytes.Compare(op.After[n-1].Task[:], a.Task[:]) >= 0 {
+		return false
+	}
+	op.After = append(op.After, a)
+	return !a.Task.IsZero() && a.Task.Partition() == r.home.Partition.Index && r.shares()
 }
 
 // consumeDuration reads a Duration; none of ours is negative, so a number that is reads as one out of range.

@@ -39,6 +39,25 @@ func drawSpec(t *rapid.T) *pb.TaskSpec {
 		s.Kind, s.ContentType, s.Priority = "k", "text/plain", rapid.Uint32Range(0, 9).Draw(t, "priority")
 		s.Lease = durationpb.New(5e9 + 7e6)
 	}
+	if rapid.IntRange(0, 3).Draw(t, "unique") == 0 {
+		s.Unique = &pb.Unique{
+			Key: rapid.SampledFrom([]string{"u", "", strings.Repeat("u", 256), strings.Repeat("u", 257), "ü", "a\nb"}).Draw(t, "unique key"),
+			Until: pb.Unique_Until(rapid.Int32Range(-1, 3).Draw(t, "until")), OnConflict: pb.Unique_OnConflict(rapid.IntRange(0, 9).Draw(t, "conflict") / 8),
+		}
+		if rapid.Bool().Draw(t, "ttl") {
+			s.Unique.Ttl = rapid.SampledFrom([]*durationpb.Duration{{Seconds: 60}, {}, {Nanos: 1}, {Seconds: 1e9}}).Draw(t, "time to live")
+		}
+	}
+	if rapid.IntRange(0, 3).Draw(t, "keyed") == 0 {
+		s.Key = rapid.SampledFrom([]string{"c", "customer-7", strings.Repeat("k", 129), "a\x00b", "ü"}).Draw(t, "key")
+		s.Cost = rapid.SampledFrom([]uint32{0, 1, 1_000_000, 1_000_001}).Draw(t, "cost")
+	}
+	if rapid.IntRange(0, 3).Draw(t, "waits") == 0 {
+		for range rapid.IntRange(1, 3).Draw(t, "after") {
+			s.After = append(s.After, &pb.After{Id: drawTaskID(t).String(), On: pb.After_On(rapid.Int32Range(0, 2).Draw(t, "on"))})
+		}
+		s.OnDepFailure = pb.OnDepFailure(rapid.IntRange(0, 12).Draw(t, "on failure") / 10)
+	}
 	switch rapid.IntRange(0, 40).Draw(t, "odd") {
 	case 0:
 		s.Id = rapid.SampledFrom([]string{"", strings.ToLower(s.Id), s.Id[1:], "U" + s.Id[1:], "ZZZZZZZZZZZZZZZZZZZZZZZZZZ", "00000000000000000000000000"}).Draw(t, "bad id")
@@ -59,9 +78,9 @@ func drawSpec(t *rapid.T) *pb.TaskSpec {
 	case 8:
 		s.MaxAttempts = 3
 	case 9:
-		s.Unique = &pb.Unique{Key: "u"}
+		s.Webhook = "w"
 	case 10:
-		s.Key = "reserved"
+		s.Labels = map[string]string{"a": "b"}
 	case 11:
 		s.MaxDeliveries = proto.Int32(0)
 	case 12:
@@ -134,7 +153,7 @@ func TestTheShortWayReadsWhatTheLongWayReads(t *testing.T) {
 			here.Of, here.Partition.Index = 4, 2
 		}
 		long := r.s.Bound(who, here.Home)
-		short := wireReader{l: &limits, home: here, principal: who.Name}
+		short := wireReader{l: &limits, shares: func() bool { return true }, home: here, principal: who.Name}
 		f := short.read(append([]byte{}, raw...))
 		if f.kind == 0 {
 			return

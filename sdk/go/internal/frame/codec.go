@@ -9,11 +9,14 @@
 package frame
 
 import (
+	"slices"
+
 	"google.golang.org/grpc/encoding"
 	_ "google.golang.org/grpc/encoding/proto" // registers the codec that Codec embeds
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
@@ -118,9 +121,9 @@ func wireBuffer(size int) (func([]byte) mem.BufferSlice, []byte) {
 // UTF-8. A field that is added to the contract must be added here, or it would not be sent.
 func plainSpec(t *millracev1.TaskSpec) bool {
 	return len(t.Headers) == 0 && t.RunAt == nil && t.Delay == nil && t.MaxAttempts == 0 && t.MaxCrashes == 0 &&
-		t.MaxDeliveries == nil && t.MaxRun == nil && t.Retry == nil && t.Unique == nil && len(t.Labels) == 0 && t.Key == "" &&
-		t.Tag == "" && t.Cost == 0 && t.ExpiresAt == nil && len(t.After) == 0 && t.OnDepFailure == 0 && t.Webhook == "" &&
-		ascii(t.Id) && ascii(t.Queue) && ascii(t.Kind) && ascii(t.ContentType)
+		t.MaxDeliveries == nil && t.MaxRun == nil && t.Retry == nil && len(t.Labels) == 0 && t.ExpiresAt == nil && t.Webhook == "" &&
+		ascii(t.Id) && ascii(t.Queue) && ascii(t.Kind) && ascii(t.ContentType) && ascii(t.Key) && ascii(t.Tag) &&
+		ascii(t.Unique.GetKey()) && !slices.ContainsFunc(t.After, func(a *millracev1.After) bool { return !ascii(a.GetId()) })
 }
 
 // ascii reports whether s surely is UTF-8, which the generated code would see to.
@@ -138,10 +141,46 @@ func specSize(t *millracev1.TaskSpec) int {
 	n := textSize(t.Id) + textSize(t.Queue) + textSize(t.Kind) + textSize(t.Payload) + textSize(t.ContentType) +
 		uintSize(uint64(t.Priority))
 	if t.Lease != nil {
-		d := uintSize(uint64(t.Lease.Seconds)) + uintSize(uint64(t.Lease.Nanos))
-		n += 1 + protowire.SizeBytes(d)
+		n += 1 + protowire.SizeBytes(durationSize(t.Lease))
+	}
+	if t.Unique != nil {
+		n += farTag + protowire.SizeBytes(uniqueSize(t.Unique))
+	}
+	for _, a := range t.After {
+		n += farTag + protowire.SizeBytes(afterSize(a))
+	}
+	return n + far(textSize(t.Key)) + far(textSize(t.Tag)) + far(uintSize(uint64(t.Cost))) + far(uintSize(uint64(t.OnDepFailure)))
+}
+
+// farTag is the size of the tag of a field whose number is 16 or above.
+const farTag = 2
+
+// far is the size of a field whose number is 16 or above, given that with a smaller one.
+func far(n int) int {
+	if n == 0 {
+		return 0
+	}
+	return n + farTag - 1
+}
+
+// durationSize is the size of the fields of a duration: seconds and nanoseconds. A negative number takes ten bytes, as for the
+// generated code.
+func durationSize(d *durationpb.Duration) int {
+	return uintSize(uint64(d.Seconds)) + uintSize(uint64(d.Nanos))
+}
+
+// uniqueSize is the size of the fields of a unique key.
+func uniqueSize(u *millracev1.Unique) int {
+	n := textSize(u.Key) + uintSize(uint64(u.Until)) + uintSize(uint64(u.OnConflict))
+	if u.Ttl != nil {
+		n += 1 + protowire.SizeBytes(durationSize(u.Ttl))
 	}
 	return n
+}
+
+// afterSize is the size of the fields of a task that is waited for; nil has none.
+func afterSize(a *millracev1.After) int {
+	return textSize(a.GetId()) + uintSize(uint64(a.GetOn()))
 }
 
 // appendSpec appends a task that is plain, field by field in the order of their numbers.
@@ -152,12 +191,30 @@ func appendSpec(b []byte, t *millracev1.TaskSpec) []byte {
 	b = appendText(b, 4, t.Payload)
 	b = appendText(b, 5, t.ContentType)
 	b = appendUint(b, 7, uint64(t.Priority))
-	// A duration is a message of seconds and nanoseconds; a negative number takes ten bytes, as for the generated code.
-	if d := t.Lease; d != nil {
-		b = appendHead(b, 13, uintSize(uint64(d.Seconds))+uintSize(uint64(d.Nanos)))
-		b = appendUint(appendUint(b, 1, uint64(d.Seconds)), 2, uint64(d.Nanos))
+	if t.Lease != nil {
+		b = appendDuration(b, 13, t.Lease)
 	}
-	return b
+	if u := t.Unique; u != nil {
+		b = appendHead(b, 16, uniqueSize(u))
+		b = appendUint(appendText(b, 1, u.Key), 2, uint64(u.Until))
+		if u.Ttl != nil {
+			b = appendDuration(b, 3, u.Ttl)
+		}
+		b = appendUint(b, 4, uint64(u.OnConflict))
+	}
+	b = appendText(appendText(b, 21, t.Key), 22, t.Tag)
+	b = appendUint(b, 23, uint64(t.Cost))
+	for _, a := range t.After {
+		b = appendHead(b, 25, afterSize(a))
+		b = appendUint(appendText(b, 1, a.GetId()), 2, uint64(a.GetOn()))
+	}
+	return appendUint(b, 35, uint64(t.OnDepFailure))
+}
+
+// appendDuration appends a field that is a duration.
+func appendDuration(b []byte, num protowire.Number, d *durationpb.Duration) []byte {
+	b = appendHead(b, num, durationSize(d))
+	return appendUint(appendUint(b, 1, uint64(d.Seconds)), 2, uint64(d.Nanos))
 }
 
 // marshalSettle writes a frame of settles, as marshalCreate does.
@@ -610,7 +667,7 @@ func textSize[T string | []byte](s T) int {
 
 // appendHead begins a field of size bytes, which must follow.
 func appendHead(b []byte, num protowire.Number, size int) []byte {
-	return protowire.AppendVarint(append(b, byte(num<<3)|byte(protowire.BytesType)), uint64(size))
+	return protowire.AppendVarint(protowire.AppendTag(b, num, protowire.BytesType), uint64(size))
 }
 
 // appendUint appends a field that is a number.
@@ -618,7 +675,7 @@ func appendUint(b []byte, num protowire.Number, v uint64) []byte {
 	if v == 0 {
 		return b
 	}
-	return protowire.AppendVarint(append(b, byte(num<<3)|byte(protowire.VarintType)), v)
+	return protowire.AppendVarint(protowire.AppendTag(b, num, protowire.VarintType), v)
 }
 
 // appendText appends a field that is text or bytes. That text is UTF-8 its caller sees to.

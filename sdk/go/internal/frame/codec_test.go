@@ -37,7 +37,21 @@ func wireSpec(r *rand.Rand) *millracev1.TaskSpec {
 	if r.IntN(2) == 0 {
 		s.Lease = &durationpb.Duration{Seconds: r.Int64N(100), Nanos: r.Int32N(1000)}
 	}
-	switch r.IntN(13) {
+	if r.IntN(2) == 0 {
+		s.Unique = &millracev1.Unique{Key: "u", Until: millracev1.Unique_Until(r.Int32N(4) - 1), OnConflict: millracev1.Unique_OnConflict(r.Int32N(3))}
+		if r.IntN(2) == 0 {
+			s.Unique.Ttl = &durationpb.Duration{Seconds: r.Int64N(1000)}
+		}
+	}
+	if r.IntN(2) == 0 {
+		s.Key, s.Tag, s.Cost = "customer-7", "t", r.Uint32()
+	}
+	for range r.IntN(3) {
+		s.After = append(s.After, &millracev1.After{Id: wireID(r), On: millracev1.After_On(r.Int32N(2))})
+	}
+	switch r.IntN(14) {
+	case 11:
+		s.Unique, s.After = &millracev1.Unique{}, []*millracev1.After{{}}
 	case 0:
 		s.Headers = []*millracev1.Header{{Name: "n", Value: "v"}}
 	case 1:
