@@ -41,7 +41,7 @@ func drawSpec(t *rapid.T) *pb.TaskSpec {
 	}
 	if rapid.IntRange(0, 3).Draw(t, "unique") == 0 {
 		s.Unique = &pb.Unique{
-			Key: rapid.SampledFrom([]string{"u", "", strings.Repeat("u", 256), strings.Repeat("u", 257), "ü", "a\nb"}).Draw(t, "unique key"),
+			Key:   rapid.SampledFrom([]string{"u", "", strings.Repeat("u", 256), strings.Repeat("u", 257), "ü", "a\nb"}).Draw(t, "unique key"),
 			Until: pb.Unique_Until(rapid.Int32Range(-1, 3).Draw(t, "until")), OnConflict: pb.Unique_OnConflict(rapid.IntRange(0, 9).Draw(t, "conflict") / 8),
 		}
 		if rapid.Bool().Draw(t, "ttl") {

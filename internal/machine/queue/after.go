@@ -160,8 +160,8 @@ func (m *Machine) block(tx core.Txn, c *core.ApplyContext, ln *lane, id core.Tas
 		m.key = keys.AppendAfter(m.key[:0], m.p, on.id, id)
 		m.value = appendAfterRow(m.value[:0], &on.row)
 		tx.Insert(m.mem.own(m.key), m.mem.own(m.value))
-		if on.rec.dependents == 0 {
-			on.rec.since = on.row.place
+		if on.rec.only = (core.TaskID{}); on.rec.dependents == 0 {
+			on.rec.since, on.rec.only = on.row.place, id
 		}
 		on.rec.dependents++
 		m.saveDependents(tx, on.id, &on.rec)
@@ -174,7 +174,7 @@ func (m *Machine) saveDependents(tx core.Txn, id core.TaskID, rec *record) {
 	case core.Running:
 		if r := m.runs[id]; r != nil {
 			m.log.run(r, runRenewed)
-			r.rec.dependents, r.rec.since = rec.dependents, rec.since
+			r.rec.dependents, r.rec.since, r.rec.only = rec.dependents, rec.since, rec.only
 			m.saveRecord(tx, id, &r.rec)
 			return
 		}
@@ -182,7 +182,7 @@ func (m *Machine) saveDependents(tx core.Txn, id core.TaskID, rec *record) {
 		for i := range m.fresh {
 			if f := &m.fresh[i]; f.id == id && !f.taken {
 				m.log.refreshed(i, &f.rec)
-				f.rec.dependents, f.rec.since = rec.dependents, rec.since
+				f.rec.dependents, f.rec.since, f.rec.only = rec.dependents, rec.since, rec.only
 			}
 		}
 	}
@@ -204,7 +204,7 @@ func (m *Machine) dropDependent(tx core.Txn, of core.TaskID, place uint64) error
 // countDown takes n from the tasks that wait for one.
 func (m *Machine) countDown(rec *record, n uint32) {
 	if rec.dependents -= min(n, rec.dependents); rec.dependents == 0 {
-		rec.since = 0
+		rec.since, rec.only = 0, core.TaskID{}
 	}
 }
 
@@ -258,6 +258,8 @@ type ending struct {
 	state core.State
 	// since and place bound the places of the rows of those that waited for it when it ended.
 	since, place uint64
+	// The only one that waited for it; zero: there were several, or it is not known.
+	only core.TaskID
 }
 
 // noteEnd notes that a task ends for which others, or the run of a cron, may wait. rec has its terminal state. Tasks are told at the end of
@@ -267,9 +269,9 @@ func (m *Machine) noteEnd(id core.TaskID, rec *record) {
 	if rec.dependents == 0 {
 		return
 	}
-	m.endings = append(m.endings, ending{id, rec.state, rec.since, m.meta.seq})
+	m.endings = append(m.endings, ending{id, rec.state, rec.since, m.meta.seq, rec.only})
 	if rec.state == core.Completed { // none of the rows stays
-		rec.dependents, rec.since = 0, 0
+		rec.dependents, rec.since, rec.only = 0, 0, core.TaskID{}
 	}
 }
 
@@ -315,25 +317,7 @@ type toldRow struct {
 
 // tell acts on the rows of one task that has ended, and reports whether it came to their end.
 func (m *Machine) tell(tx core.Txn, c *core.ApplyContext, e *ending, most int) (done bool, err error) {
-	var rows []toldRow
-	done = true
-	from, to := keys.AfterRange(m.p, e.id)
-	err = core.ScanRows(tx, from, to, func(key, value []byte) (bool, error) {
-		_, waits, ok := keys.DecodeAfter(key)
-		if !ok {
-			return false, errs.Corruptf("row of a task that waits for another one makes no sense")
-		}
-		row, err := decodeAfterRow(value)
-		if err != nil || row.place < e.since || row.place > e.place {
-			return true, err
-		}
-		if how := row.verdict(e.state); how != verdictWait {
-			if done = len(rows) < most-m.told; done {
-				rows = append(rows, toldRow{waits, how})
-			}
-		}
-		return done, nil
-	})
+	rows, done, err := m.dependentsOf(tx, e, most-m.told)
 	if err != nil {
 		return false, err
 	}
@@ -359,6 +343,38 @@ func (m *Machine) tell(tx core.Txn, c *core.ApplyContext, e *ending, most int) (
 	m.countDown(&rec, uint32(n))
 	m.saveDependents(tx, e.id, &rec)
 	return done, nil
+}
+
+// dependentsOf returns up to most of the rows that the end of a task acts on, and reports whether these are all.
+func (m *Machine) dependentsOf(v core.View, e *ending, most int) (rows []toldRow, all bool, err error) {
+	all = true
+	take := func(key, value []byte) (bool, error) {
+		_, waits, ok := keys.DecodeAfter(key)
+		if !ok {
+			return false, errs.Corruptf("row of a task that waits for another one makes no sense")
+		}
+		row, err := decodeAfterRow(value)
+		if err != nil || row.place < e.since || row.place > e.place {
+			return true, err
+		}
+		if how := row.verdict(e.state); how != verdictWait {
+			if all = len(rows) < most; all {
+				rows = append(rows, toldRow{waits, how})
+			}
+		}
+		return all, nil
+	}
+	if !e.only.IsZero() { // a lookup costs much less than a scan
+		m.key = keys.AppendAfter(m.key[:0], m.p, e.id, e.only)
+		value, ok, err := v.Get(m.key)
+		if err == nil && ok { // else another end of this op has cancelled the one that waits
+			_, err = take(m.key, value)
+		}
+		return rows, all, err
+	}
+	from, to := keys.AfterRange(m.p, e.id)
+	err = core.ScanRows(v, from, to, take)
+	return rows, all, err
 }
 
 // tellOne takes the row of one task that waits for another one, and does what follows: it waits for others still, or goes, or is

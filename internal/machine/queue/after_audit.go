@@ -43,18 +43,22 @@ func (a *audit) blocked(id core.TaskID, rec *record, s *spec) error {
 
 // dependents checks how many tasks wait for one.
 func (a *audit) dependents(id core.TaskID, rec *record) error {
-	if rec.dependents == 0 {
+	if rec.dependents == 0 && rec.only.IsZero() {
 		return nil
 	}
-	found := uint32(0)
+	found, only := uint32(0), false
 	from, to := keys.AfterRange(a.p, id)
-	err := core.ScanRows(a.v, from, to, func(_, value []byte) (bool, error) {
+	err := core.ScanRows(a.v, from, to, func(key, value []byte) (bool, error) {
 		row, err := decodeAfterRow(value)
 		if row.place >= rec.since {
-			found++
+			_, waits, _ := keys.DecodeAfter(key)
+			found, only = found+1, waits == rec.only
 		}
 		return true, err
 	})
+	if !rec.only.IsZero() && (found != 1 || !only) {
+		a.find("task %s is to be the only one that waits for task %s", rec.only, id)
+	}
 	if found != rec.dependents {
 		a.find("%d tasks wait for task %s, and its record says %d", found, id, rec.dependents)
 	}

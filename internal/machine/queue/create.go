@@ -23,8 +23,9 @@ func (m *Machine) applyCreate(tx core.Txn, c *core.ApplyContext, op *core.TaskCr
 		return res, fact, err
 	}
 	l := m.lineOf(op.Queue)
+	var window foundWindow
 	if op.Unique.Key != "" {
-		res, fact, known, err = m.createdUnique(tx, c, l, op, h)
+		window, res, fact, known, err = m.createdUnique(tx, c, l, op, h)
 		if known || fact != nil || err != nil {
 			return res, fact, err
 		}
@@ -38,13 +39,13 @@ func (m *Machine) applyCreate(tx core.Txn, c *core.ApplyContext, op *core.TaskCr
 	if fact := m.roomFor(c, l, op); fact != nil {
 		return core.OpResult{}, fact, nil
 	}
-	state, err := m.insert(tx, c, l, op, payload, h.asked, &deps)
+	state, err := m.insert(tx, c, l, op, payload, h.asked, window, &deps)
 	return core.OpResult{Task: op.ID, State: state}, nil, err
 }
 
 // insert makes a task for which there is room. l is its queue; nil: that is made too. payload is its payload record, which was just put
-// together in room, asked the hash of its unique key, and deps what it waits for.
-func (m *Machine) insert(tx core.Txn, c *core.ApplyContext, l *queueState, op *core.TaskCreate, payload []byte, asked uint64, deps *dependencies) (state core.State, err error) {
+// together in room, asked the hash of its unique key, window what is stored of that, and deps what it waits for.
+func (m *Machine) insert(tx core.Txn, c *core.ApplyContext, l *queueState, op *core.TaskCreate, payload []byte, asked uint64, window foundWindow, deps *dependencies) (state core.State, err error) {
 	m.key = keys.AppendTaskPayload(m.key[:0], m.p, op.ID)
 	payload = m.keep(payload)
 	tx.Insert(m.mem.own(m.key), payload)
@@ -53,9 +54,7 @@ func (m *Machine) insert(tx core.Txn, c *core.ApplyContext, l *queueState, op *c
 	}
 	ln := m.laneFor(l, op.Key)
 	if op.Unique.Key != "" {
-		if err := m.openWindow(tx, c, l, op, op.ID, asked); err != nil {
-			return 0, err
-		}
+		m.openWindow(tx, c, l, op, op.ID, asked, window)
 	}
 	m.saveLabels(tx, l, op.ID, op.Labels)
 	m.noteCron(op.ID)

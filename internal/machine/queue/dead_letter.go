@@ -76,7 +76,7 @@ func (m *Machine) makeCopy(tx core.Txn, c *core.ApplyContext, op *core.TaskCreat
 		return false, nil
 	}
 	payload, _ := appendSpec(m.room(specSize(c, op)), c, op)
-	_, err = m.insert(tx, c, l, op, payload, 0, &dependencies{})
+	_, err = m.insert(tx, c, l, op, payload, 0, foundWindow{}, &dependencies{})
 	return err == nil, err
 }
 

@@ -108,6 +108,9 @@ func (m *Machine) give(tx core.Txn, c *core.ApplyContext, ln *lane, op *core.Gra
 		tellMore(&a, &r.rec, &s, l)
 	}
 	r.kind = a.Kind
+	if r.rec.frees {
+		r.window = m.appendWindowOf(nil, &s)
+	}
 	return a, nil
 }
 

@@ -16,7 +16,7 @@ func (m *Machine) finish(tx core.Txn, c *core.ApplyContext, r *run, rec *record,
 	m.letGo(r.ln(), r.id)
 	m.noteEnd(r.id, rec)
 	rec.endedAt, rec.endedIdx, rec.content = c.Stamp, c.Index, r.content
-	if err := m.freeAtEnd(tx, r.id, rec); err != nil {
+	if err := m.freeAtEnd(tx, r, rec); err != nil {
 		return err
 	}
 	told, err := m.endReports(tx, r, rec)

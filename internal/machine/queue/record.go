@@ -74,6 +74,8 @@ type record struct {
 	dependents uint32
 	//
 	since uint64
+	// only is the task that waits for it, where one does and is known; else zero. The end of the task finds the row by it.
+	only core.TaskID
 	// pending is how many tasks a blocked one waits for.
 	pending uint32
 
@@ -158,10 +160,12 @@ const (
 	shareDependents byte = 1 << 1
 	// How many tasks it waits for: it is blocked.
 	sharePending byte = 1 << 2
-	// The start of the task, or its end, frees its unique key. Nothing follows.
+	// The start of the task, or its end, frees its unique key. Nothing of it follows.
 	shareFrees byte = 1 << 3
 	// What the task costs, which is not 1.
 	shareCost byte = 1 << 4
+	// The one task that waits for it.
+	shareOnly byte = 1 << 7
 )
 
 // share has the flags of what only formTaskShare can say.
@@ -180,6 +184,9 @@ func (s *record) share() (f byte) {
 	}
 	if s.cost > 1 {
 		f |= shareCost
+	}
+	if !s.only.IsZero() {
+		f |= shareOnly
 	}
 	return f
 }
@@ -220,6 +227,9 @@ func (s *record) appendHead(b []byte, so, flags byte) []byte {
 	}
 	if share&shareCost != 0 {
 		b = putUint(b, uint64(s.cost))
+	}
+	if share&shareOnly != 0 {
+		b = append(b, s.only[:]...)
 	}
 	return b
 }
@@ -314,6 +324,9 @@ func (s *record) readShare(r *reader, share byte) {
 	}
 	if share&shareCost != 0 {
 		s.cost = r.u32()
+	}
+	if share&shareOnly != 0 {
+		s.only = r.id()
 	}
 }
 

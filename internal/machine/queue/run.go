@@ -26,6 +26,8 @@ type run struct {
 	kind string
 	// labels says that it has labels.
 	labels bool
+	// window is the key of the unique key's window that its end frees, where it was given out since the machine was opened; else nil.
+	window []byte
 	// reason is why its cancel was asked for, as its holder is told.
 	reason string
 	// ends is the earliest stamp at which the lease may be ended. It is no earlier than the deadline.
@@ -43,11 +45,12 @@ type lease struct {
 	reported            bool
 	dependents          uint32
 	since               uint64
+	only                core.TaskID
 }
 
 // lease returns what a renewal may change.
 func (r *run) lease() lease {
-	return lease{r.rec.leaseUntil, r.rec.cancelUntil, r.ends, r.rec.reported, r.rec.dependents, r.rec.since}
+	return lease{r.rec.leaseUntil, r.rec.cancelUntil, r.ends, r.rec.reported, r.rec.dependents, r.rec.since, r.rec.only}
 }
 
 // place is for the heap of leases.
@@ -128,7 +131,7 @@ func (m *Machine) detach(r *run) {
 // setLease sets back what changed of a lease, and how many tasks wait for this one.
 func (m *Machine) setLease(r *run, l lease) {
 	r.rec.leaseUntil, r.rec.cancelUntil, r.ends, r.rec.reported = l.until, l.cancel, l.ends, l.reported
-	r.rec.dependents, r.rec.since = l.dependents, l.since
+	r.rec.dependents, r.rec.since, r.rec.only = l.dependents, l.since, l.only
 	m.leases.fix(r)
 }
 

@@ -25,21 +25,22 @@ func checkUnique(op *core.TaskCreate) core.Fact {
 
 // createdUnique answers a create whose unique key's window is open, even when the first task is
 // gone, or its queue. It is a replay, or AlreadyExists where the create asks for that, or the task
-// becomes what the create asks for.
-func (m *Machine) createdUnique(tx core.Txn, c *core.ApplyContext, l *queueState, op *core.TaskCreate, h hashes) (res core.OpResult, fact core.Fact, known bool, err error) {
-	w, at, err := m.findWindow(tx, l, op)
+// becomes what the create asks for. Else found is what is stored of the key: nothing, or a window that holds it no longer.
+func (m *Machine) createdUnique(tx core.Txn, c *core.ApplyContext, l *queueState, op *core.TaskCreate, h hashes) (found foundWindow, res core.OpResult, fact core.Fact, known bool, err error) {
+	found, err = m.findWindow(tx, l, op)
+	w, at := found.window, found.at
 	if err != nil || at == unreserved || w.until <= c.Stamp {
-		return res, nil, false, err
+		return found, res, nil, false, err
 	}
 	rec, ok, err := m.loadRecord(tx, w.task)
 	if err != nil {
-		return res, nil, false, err
+		return found, res, nil, false, err
 	}
 	if !ok && w.frees != core.UniqueTTL { // its queue was removed, and the sweep has not come to it
-		return res, nil, false, nil
+		return found, res, nil, false, nil
 	}
 	if op.Unique.Reject {
-		return res, core.AlreadyExists{Kind: "unique", ID: op.Unique.Key}, true, nil
+		return found, res, core.AlreadyExists{Kind: "unique", ID: op.Unique.Key}, true, nil
 	}
 	asked := h.asked
 	if at == byQueueNumber {
@@ -47,14 +48,20 @@ func (m *Machine) createdUnique(tx core.Txn, c *core.ApplyContext, l *queueState
 	}
 	same := w.hash == asked
 	if op.Unique.Replace && ok && at == byQueueName && rec.waiting() && rec.attempt == 0 && rec.queue == l.number && !(same && op.Delay == 0) {
-		res, fact, err = m.replace(tx, c, l, op, w.task, &rec, h)
-		return res, fact, true, err
+		res, fact, err = m.replace(tx, c, l, op, &rec, h, found)
+		return found, res, fact, true, err
 	}
 	res.Task, res.Replayed, res.PayloadMatches = w.task, true, same
 	if ok {
 		res.State = rec.state
 	}
-	return res, nil, true, nil
+	return found, res, nil, true, nil
+}
+
+// foundWindow is what is stored of a unique key.
+type foundWindow struct {
+	window
+	at windowPlace
 }
 
 // windowPlace is where a window is stored.
@@ -78,39 +85,38 @@ func spaceOf(u *core.Unique) keys.Space {
 
 // findWindow finds the window of op's unique key, open or not. l is op's queue, or nil. Windows by
 // number are looked for only while there may be some (m.numbered).
-func (m *Machine) findWindow(v core.View, l *queueState, op *core.TaskCreate) (w window, at windowPlace, err error) {
+func (m *Machine) findWindow(v core.View, l *queueState, op *core.TaskCreate) (w foundWindow, err error) {
 	m.key = keys.AppendWindow(m.key[:0], m.p, op.Queue, spaceOf(&op.Unique), op.Unique.Key)
 	value, ok, err := v.Get(m.key)
 	switch {
 	case err != nil:
-		return w, unreserved, err
+		return w, err
 	case ok:
-		w, err = decodeWindow(value, formWindow)
-		return w, byQueueName, err
+		w.at = byQueueName
+		w.window, err = decodeWindow(value, formWindow)
+		return w, err
 	case l == nil || !m.numbered:
-		return w, unreserved, nil
+		return w, nil
 	}
 	m.key = keys.AppendUnique(m.key[:0], m.p, l.number, op.Unique.Key)
 	if value, ok, err = v.Get(m.key); err != nil || !ok {
-		return w, unreserved, err
+		return w, err
 	}
-	w, err = decodeWindow(value, formUnique)
-	return w, byQueueNumber, err
+	w.at = byQueueNumber
+	w.window, err = decodeWindow(value, formUnique)
+	return w, err
 }
 
-// openWindow reserves op's unique key for a task, until its time to live is over or the task frees it. A window that ended and was
-// not yet swept is replaced, together with its timer.
-func (m *Machine) openWindow(tx core.Txn, c *core.ApplyContext, l *queueState, op *core.TaskCreate, task core.TaskID, asked uint64) error {
-	old, at, err := m.findWindow(tx, l, op)
-	if err != nil {
-		return err
-	}
+// openWindow reserves op's unique key for a task, until its time to live is over or the task frees it. old is what is stored of the key:
+// a window that ended and was not yet swept is replaced, together with its timer.
+func (m *Machine) openWindow(tx core.Txn, c *core.ApplyContext, l *queueState, op *core.TaskCreate, task core.TaskID, asked uint64, old foundWindow) {
+	at := old.at
 	ttl := min(orDefault(max(op.Unique.TTL, 0), defaultUniqueTTL), maxUniqueTTL)
 	w := window{task: task, until: c.Stamp.Add(ttl), hash: asked, frees: op.Unique.Until}
 	if c.Format < core.FormatQueues && at != byQueueName {
 		w.hash = hash(op.Payload)
-		m.openNumbered(tx, l, op, old, at == byQueueNumber, w)
-		return nil
+		m.openNumbered(tx, l, op, old.window, at == byQueueNumber, w)
+		return
 	}
 	space := spaceOf(&op.Unique)
 	switch at {
@@ -120,16 +126,23 @@ func (m *Machine) openWindow(tx core.Txn, c *core.ApplyContext, l *queueState, o
 		m.key = keys.AppendUniqueTimer(m.key[:0], m.p, old.until, l.number, op.Unique.Key)
 		tx.Delete(m.mem.own(m.key))
 	case byQueueName:
-		m.key = keys.AppendWindowTimer(m.key[:0], m.p, old.until, op.Queue, space, op.Unique.Key)
-		tx.Delete(m.mem.own(m.key))
+		if old.timed() {
+			m.key = keys.AppendWindowTimer(m.key[:0], m.p, old.until, op.Queue, space, op.Unique.Key)
+			tx.Delete(m.mem.own(m.key))
+		}
 	}
 	m.key = keys.AppendWindow(m.key[:0], m.p, op.Queue, space, op.Unique.Key)
 	m.value = appendWindow(m.value[:0], formWindow, w)
 	m.put(tx, at == byQueueName)
-	m.key = keys.AppendWindowTimer(m.key[:0], m.p, w.until, op.Queue, space, op.Unique.Key)
-	m.setTimer(tx, w.until, nil)
-	return nil
+	if w.timed() {
+		m.key = keys.AppendWindowTimer(m.key[:0], m.p, w.until, op.Queue, space, op.Unique.Key)
+		m.setTimer(tx, w.until, nil)
+	}
 }
+
+// timed reports whether a timer sweeps the window. One that its task frees goes with that; until then it takes less than the task does,
+// and when its time is over it holds the key no longer.
+func (w *window) timed() bool { return w.frees == core.UniqueTTL }
 
 // openNumbered is openWindow as entries before format 2 did it: by the queue's number, in one
 // space. Applying such an entry must write the same bytes today.
@@ -146,15 +159,25 @@ func (m *Machine) openNumbered(tx core.Txn, l *queueState, op *core.TaskCreate, 
 	m.setTimer(tx, w.until, nil)
 }
 
-// freeKey frees the unique key that a task was created under. s is of its payload record. Where the window has ended meanwhile, the key
-// may be another task's, or free. It leaves the memory alone in which values are put together.
-func (m *Machine) freeKey(tx core.Txn, id core.TaskID, s *spec) error {
+// appendWindowOf appends the key of the window that a task was created under. s is of its payload record.
+func (m *Machine) appendWindowOf(key []byte, s *spec) []byte {
 	space := keys.SpaceUnique
 	if s.flags&specRequest != 0 {
 		space = keys.SpaceRequest
 	}
-	m.key = keys.AppendWindow(m.key[:0], m.p, string(s.queue), space, string(s.unique))
-	value, ok, err := tx.Get(m.key)
+	return keys.AppendWindow(key, m.p, string(s.queue), space, string(s.unique))
+}
+
+// freeKey frees the unique key that a task was created under. s is of its payload record. It leaves the memory alone in which values are
+// put together.
+func (m *Machine) freeKey(tx core.Txn, id core.TaskID, s *spec) error {
+	m.key = m.appendWindowOf(m.key[:0], s)
+	return m.closeWindow(tx, id, m.key)
+}
+
+// closeWindow removes the window under a key, if it is the task's. Where it has ended meanwhile, the key may be another task's.
+func (m *Machine) closeWindow(tx core.Txn, id core.TaskID, key []byte) error {
+	value, ok, err := tx.Get(key)
 	if err != nil || !ok {
 		return err
 	}
@@ -162,31 +185,34 @@ func (m *Machine) freeKey(tx core.Txn, id core.TaskID, s *spec) error {
 	if err != nil || w.task != id {
 		return err
 	}
-	tx.Delete(m.mem.own(m.key))
-	m.key = keys.AppendWindowTimer(m.key[:0], m.p, w.until, string(s.queue), space, string(s.unique))
-	tx.Delete(m.mem.own(m.key))
+	tx.Delete(m.mem.own(key))
 	return nil
 }
 
-// freeAtEnd frees the unique key of a task that ends, if its end frees one. Only such a task costs a read.
-func (m *Machine) freeAtEnd(tx core.Txn, id core.TaskID, rec *record) error {
+// freeAtEnd frees the unique key of a task that ends, if its end frees one. Only such a task costs a read, or two where it was given out
+// before the machine was opened.
+func (m *Machine) freeAtEnd(tx core.Txn, r *run, rec *record) error {
 	if !rec.frees {
 		return nil
 	}
 	rec.frees = false
-	s, err := m.loadSpec(tx, id)
+	if r.window != nil {
+		return m.closeWindow(tx, r.id, r.window)
+	}
+	s, err := m.loadSpec(tx, r.id)
 	if err != nil {
 		return err
 	}
-	return m.freeKey(tx, id, &s)
+	return m.freeKey(tx, r.id, &s)
 }
 
 // replace makes a task that waits and has not started what another create of its unique key asks for. Its id, its creation and what
-// places it stay: key, cost, limiters, tag and what it waits for. rec is its record.
+// places it stay: key, cost, limiters, tag and what it waits for. rec is its record, and found the window of the key.
 //
 // The create is known under its own id for as long as a task that was removed: a repetition of it, which may come after yet another
 // create of the key, must not replace that one.
-func (m *Machine) replace(tx core.Txn, c *core.ApplyContext, l *queueState, op *core.TaskCreate, id core.TaskID, rec *record, h hashes) (core.OpResult, core.Fact, error) {
+func (m *Machine) replace(tx core.Txn, c *core.ApplyContext, l *queueState, op *core.TaskCreate, rec *record, h hashes, found foundWindow) (core.OpResult, core.Fact, error) {
+	id := found.task
 	was, err := m.loadSpec(tx, id)
 	if err != nil {
 		return core.OpResult{}, nil, err
@@ -222,9 +248,7 @@ func (m *Machine) replace(tx core.Txn, c *core.ApplyContext, l *queueState, op *
 	}
 	rec.frees = op.Unique.Until != core.UniqueTTL
 	m.saveRecord(tx, id, rec)
-	if err := m.openWindow(tx, c, l, op, id, h.asked); err != nil {
-		return core.OpResult{}, nil, err
-	}
+	m.openWindow(tx, c, l, op, id, h.asked, found)
 	until := c.Stamp.Add(m.o.Remember)
 	m.key = keys.AppendTaskState(m.key[:0], m.p, op.ID)
 	m.value = appendReplaced(m.value[:0], replaced{id, h.content, until})
