@@ -69,7 +69,7 @@ func queueEffects() bench.Suite {
 	}
 }
 
-// queueKeyed is the batched cycle of tasks with keys, beside the same without.
+// queueKeyed is the batched cycle of tasks with keys, next to the same without.
 func queueKeyed() bench.Suite {
 	// row is the cycle with a use of keys.
 	row := func(name, title, kind string, keys int) bench.RowSpec {
@@ -82,7 +82,7 @@ func queueKeyed() bench.Suite {
 		}
 	}
 	s := bench.Suite{
-		Name: "queue.keyed", Title: "Batched cycle of tasks with keys, limits of keys and unique keys, beside tasks without", Priority: "P0",
+		Name: "queue.keyed", Title: "Batched cycle of tasks with keys, limits of keys and unique keys, next to tasks without", Priority: "P0",
 		Bench: "BenchmarkQueueKeyed", Headline: cycles, Window: 10 * time.Second, Warmup: 2 * time.Second,
 		Rows: []bench.RowSpec{
 			row(keyedBare, "without keys", "", 0),

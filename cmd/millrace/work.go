@@ -36,6 +36,9 @@ const (
 type workFlags struct {
 	// queues are those that tasks are taken from.
 	queues []string
+	// Shares of queues, 1 for those that are not named, or in the order of queues.
+	weights map[string]int
+	inOrder bool
 	// The number of commands that run at once.
 	slots int
 	// The command; empty: it follows --. With shell it is text for /bin/sh.
@@ -115,6 +118,8 @@ that is closed, does not end the worker.`,
 	a.connectionFlags(c)
 	flags := c.Flags()
 	flags.StringSliceVarP(&f.queues, "queue", "q", nil, "queue to take tasks from; may be repeated (required)")
+	flags.StringToIntVar(&f.weights, "weight", nil, "share of a queue among those that have tasks ready, QUEUE=1..1000; may be repeated")
+	flags.BoolVar(&f.inOrder, "in-order", false, "take tasks of a queue when those before it have none ready")
 	flags.IntVarP(&f.slots, "concurrency", "c", 1, "number of commands to run at once")
 	flags.StringVar(&f.exec, "exec", "", "command to run, without a shell")
 	flags.BoolVar(&f.shell, "shell", false, "run --exec with /bin/sh")
@@ -192,7 +197,10 @@ func (a *app) work(ctx context.Context, f workFlags, argv []string) error {
 	r := &runner{a: a, argv: argv, env: env, stop: stop, once: f.once, wait: troubleWait, pool: &supervisors{env: environment(os.Environ()), killAfter: f.killAfter, stderr: a.err}}
 	defer r.pool.close()
 	opts := []millrace.WorkerOption{
-		millrace.Slots(f.slots), millrace.Queues(f.queues...), millrace.DrainTimeout(f.grace), millrace.WaitForHandlers(),
+		millrace.Slots(f.slots), millrace.Queues(f.queues...), millrace.DrainTimeout(f.grace), millrace.WaitForHandlers(), millrace.Weights(f.weights),
+	}
+	if f.inOrder {
+		opts = append(opts, millrace.InOrder())
 	}
 	// One slot and a batch of one keep a --once worker from taking tasks that it would only give
 	// back.

@@ -166,9 +166,10 @@ func (c *call) look(queues []core.GrantQueue) (l looked) {
 // claimSpec reads a claim.
 func (s *Server) claimSpec(in *pb.ClaimRequest) (spec core.ClaimSpec, fact core.Fact) {
 	l := &s.Limits
-	if spec.Queues, fact = Queues(l, in.GetQueues()); fact != nil {
+	if spec.Queues, fact = s.GrantQueues(in.GetQueues(), in.GetStrict()); fact != nil {
 		return spec, fact
 	}
+	spec.Strict = in.GetStrict()
 	if int64(in.GetMax()) > s.Limits.ClaimTasks {
 		return spec, edge.Beyond("max", "claim_tasks", s.Limits.ClaimTasks, "is out of range")
 	}

@@ -366,24 +366,54 @@ func Holds(list string, in []*pb.Hold) ([]core.TaskHold, core.Fact) {
 	return out, nil
 }
 
-// Queues reads the queues of a claim or subscription.
-func Queues(l *edge.Limits, in []*pb.QueueWeight) ([]core.GrantQueue, core.Fact) {
+// GrantQueues reads the queues of a claim or subscription, which are served in turn, by their weights or, if strict, in their order.
+func (s *Server) GrantQueues(in []*pb.QueueWeight, strict bool) ([]core.GrantQueue, core.Fact) {
 	if len(in) == 0 {
 		return nil, edge.Invalid("queues", "must name at least one queue")
 	}
-	if int64(len(in)) > l.ClaimQueues {
-		return nil, edge.TooLarge("queues", "claim_queues", l.ClaimQueues)
+	if most := s.Limits.ClaimQueues; int64(len(in)) > most {
+		return nil, edge.TooLarge("queues", "claim_queues", most)
 	}
+	if strict {
+		if fact := s.shared("strict"); fact != nil {
+			return nil, fact
+		}
+	}
+	weighted := strict
 	out := make([]core.GrantQueue, len(in))
 	for i, q := range in {
 		if fact := QueueName(edge.Item("queues", i)+".name", q.GetName()); fact != nil {
 			return nil, fact
 		}
-		// Weights are reserved: 0 and 1 both mean one.
-		if q.GetWeight() > 1 {
-			return nil, edge.NotSupported(edge.Item("queues", i) + ".weight")
+		out[i] = core.GrantQueue{Name: q.GetName(), Weight: max(q.GetWeight(), 1)}
+		if q.GetWeight() <= 1 {
+			continue
 		}
-		out[i] = core.GrantQueue{Name: q.GetName(), Weight: 1}
+		weighted = true
+		field := edge.Item("queues", i) + ".weight"
+		switch fact := s.shared(field); {
+		case fact != nil:
+			return nil, fact
+		case q.GetWeight() > core.MaxWeight:
+			return nil, edge.Beyond(field, "weight", core.MaxWeight, "is out of range")
+		case strict:
+			return nil, edge.Invalid("strict", "and weights are mutually exclusive")
+		}
+	}
+	if weighted {
+		return out, namedOnce(out)
 	}
 	return out, nil
+}
+
+// namedOnce refuses a list that names a queue again: it would have two shares, or two places in the order.
+func namedOnce(queues []core.GrantQueue) core.Fact {
+	seen := make(map[string]bool, len(queues))
+	for i := range queues {
+		if seen[queues[i].Name] {
+			return edge.Invalid(edge.Item("queues", i)+".name", "must be named once where queues have weights or an order")
+		}
+		seen[queues[i].Name] = true
+	}
+	return nil
 }

@@ -25,8 +25,17 @@ func (m *Model) grant(p *part, op *core.Grant, a answer) error {
 		return fmt.Errorf("%d tasks for %d slots", n, most)
 	}
 	given := 0
+	passes := make([]uint64, len(op.Queues))
+	for i := range passes {
+		passes[i] = op.Queues[i].Pass
+	}
 	for i := range a.result.Assigned {
 		given += len(a.result.Assigned[i].Payload) + len(a.result.Assigned[i].Checkpoint)
+		if op.Weighted {
+			if err := m.weighed(p, op, passes, &a.result.Assigned[i]); err != nil {
+				return fmt.Errorf("assigned[%d]: %w", i, err)
+			}
+		}
 		if err := m.assigned(p, op, &a.result.Assigned[i]); err != nil {
 			return fmt.Errorf("assigned[%d]: %w", i, err)
 		}
@@ -34,7 +43,7 @@ func (m *Model) grant(p *part, op *core.Grant, a answer) error {
 	if uint32(len(a.result.Assigned)) >= least || given >= grantBytes {
 		return nil
 	}
-	if id, ok := m.readyIn(p, op); ok {
+	if id, ok := m.readyIn(p, op.Queues, op.Worker); ok {
 		return fmt.Errorf("%d tasks for %d slots, but task %s is ready", len(a.result.Assigned), least, id)
 	}
 	return nil
@@ -59,15 +68,36 @@ func (m *Model) slots(p *part, op *core.Grant) (least, most uint32) {
 	return least, most
 }
 
-// readyIn finds a task that is certainly ready in the queues of a grant.
-func (m *Model) readyIn(p *part, op *core.Grant) (core.TaskID, bool) {
+// readyIn finds a task of some queues that is certainly ready for a worker.
+func (m *Model) readyIn(p *part, queues []core.GrantQueue, worker string) (core.TaskID, bool) {
 	for id, t := range p.tasks {
-		asked := slices.ContainsFunc(op.Queues, func(q core.GrantQueue) bool { return q.Name == t.create.Queue })
-		if asked && !p.stops(t.create.Queue) && t.sure(func(s *standing) bool { return s.state == core.Ready }) && !m.mayWait(p, t, op.Worker) {
+		asked := slices.ContainsFunc(queues, func(q core.GrantQueue) bool { return q.Name == t.create.Queue })
+		if asked && !p.stops(t.create.Queue) && t.sure(func(s *standing) bool { return s.state == core.Ready }) && !m.mayWait(p, t, worker) {
 			return id, true
 		}
 	}
 	return core.TaskID{}, false
+}
+
+// weighed judges the queue of a task that a weighted grant gives next: each queue that was served less, or as much and is named before
+// it, has nothing. passes are those of the grant's queues, and move.
+func (m *Model) weighed(p *part, op *core.Grant, passes []uint64, got *core.Assigned) error {
+	at := slices.IndexFunc(op.Queues, func(q core.GrantQueue) bool { return q.Name == got.Queue })
+	if at < 0 {
+		return fmt.Errorf("task %s is of queue %s, which was not asked for", got.Task, got.Queue)
+	}
+	for i, q := range op.Queues {
+		if i == at || passes[i] > passes[at] || passes[i] == passes[at] && i > at {
+			continue
+		}
+		if id, ok := m.readyIn(p, op.Queues[i:i+1], op.Worker); ok {
+			return fmt.Errorf("task %s of queue %s went before task %s of queue %s, which was served less", got.Task, got.Queue, id, q.Name)
+		}
+	}
+	if w := uint64(op.Queues[at].Weight); w > 0 {
+		passes[at] += core.GrantStride / w
+	}
+	return nil
 }
 
 func (m *Model) assigned(p *part, op *core.Grant, got *core.Assigned) error {

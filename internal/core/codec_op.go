@@ -1,6 +1,9 @@
 package core
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // opTaskCreateMore is the number of a TaskCreate that has fields of FormatOperate: the word of presence bits of the other has no
 // bit left. It stands in entries alone and is not an OpKind.
@@ -370,10 +373,15 @@ func (w *writer) grant(op *Grant) {
 	f.name(op.Worker)
 	f.uint(uint64(op.N))
 	f.int(int64(op.Lease))
+	f.has(op.Weighted)
+	passes := f.has(slices.ContainsFunc(op.Queues, func(q GrantQueue) bool { return q.Pass != 0 }))
 	w.uint(uint64(len(op.Queues)))
 	for _, q := range op.Queues {
 		w.name(q.Name)
 		w.uint(uint64(q.Weight))
+		if passes {
+			w.uint(q.Pass)
+		}
 	}
 	w.holds(op.Settles)
 }
@@ -387,11 +395,16 @@ func (r *reader) grant() *Grant {
 	op.Worker = f.name()
 	op.N = uint32(f.uint(math.MaxUint32))
 	op.Lease = Millis(f.int())
+	op.Weighted = f.has()
+	passes := f.has()
 	f.end()
 	if n := r.count(2); n > 0 {
 		op.Queues = make([]GrantQueue, n)
 		for i := range op.Queues {
 			op.Queues[i] = GrantQueue{Name: r.name(), Weight: uint32(r.max(math.MaxUint32))}
+			if passes {
+				op.Queues[i].Pass = r.uint()
+			}
 		}
 	}
 	op.Settles = r.holds()

@@ -313,7 +313,7 @@ func sampleEntry() *Entry {
 				&TaskDelete{Task: id},
 				&TaskRunNow{Task: id},
 				&Grant{
-					Session: SessionID{1, 15: 2}, Sub: 1, Worker: "host-1", Queues: []GrantQueue{{"mail", 1}, {"img", 2}},
+					Session: SessionID{1, 15: 2}, Sub: 1, Worker: "host-1", Queues: []GrantQueue{{Name: "mail", Weight: 1}, {Name: "img", Weight: 2}},
 					N: 16, Lease: 30_000, Settles: []TaskHold{{id, 77}},
 				},
 			}},
@@ -592,7 +592,7 @@ func TestLogBytesOfATaskCycle(t *testing.T) {
 			{Partition: p, Principal: "token-7", Ops: []Op{&TaskCreate{ID: id, Queue: "mail", Payload: payload}}},
 			{Partition: p, Principal: "token-7", Ops: []Op{&TaskComplete{Task: id, Token: 1 << 40, Result: result}}},
 			{Partition: p, Ops: []Op{&Grant{
-				Session: SessionID{i}, Sub: 1, Worker: "host-1", Queues: []GrantQueue{{"mail", 1}}, N: 1,
+				Session: SessionID{i}, Sub: 1, Worker: "host-1", Queues: []GrantQueue{{Name: "mail", Weight: 1}}, N: 1,
 				Settles: []TaskHold{{id, 1 << 40}},
 			}}},
 		}

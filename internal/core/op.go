@@ -170,12 +170,27 @@ type QueueDelete struct {
 
 // GrantQueue is one queue of a grant.
 type GrantQueue struct {
-	Name   string
+	Name string
+	// Weight is the queue's share of a weighted grant, up to MaxWeight. 0: nothing that it gives moves its pass, so that of such
+	// queues the first one that has a task is served.
 	Weight uint32
+	// Pass is how much the queue was served before a weighted grant: GrantStride/Weight for each task.
+	Pass uint64
 }
 
-// Grant gives the next ready tasks of Queues, taken in turn, to a worker's free slots: at most N, one less for each of
-// Settles whose lease is still held when the grant applies.
+// GrantStride is what a task moves the pass of a queue of weight 1.
+const GrantStride = 1 << 20
+
+// Stride is what a task moves the queue's pass.
+func (q *GrantQueue) Stride() uint64 {
+	if q.Weight == 0 {
+		return 0
+	}
+	return GrantStride / uint64(q.Weight)
+}
+
+// Grant gives the next ready tasks of Queues to a worker's free slots: at most N, one less for each of Settles whose lease
+// is still held when the grant applies.
 type Grant struct {
 	Session SessionID
 	Sub     uint32
@@ -184,6 +199,9 @@ type Grant struct {
 	N       uint32
 	Lease   Millis // 0 = the task's own
 	Settles []TaskHold
+	// Weighted serves the queue with the smallest pass next, the first of those that are equal; else they are served in turn. Entries
+	// before FormatShare have none.
+	Weighted bool
 }
 
 // Tick does the timed work that is due at the entry's stamp: leases, delays, retention, windows that end. At most Max

@@ -108,6 +108,7 @@ type TaskPage struct {
 // ClaimSpec is one unary claim.
 type ClaimSpec struct {
 	Queues []GrantQueue // 1 to 64
+	Strict bool         // a queue is served when those before it in Queues have nothing
 	Max    uint32       // 1 to 128
 	Lease  Millis       // 0 = each task's own
 	Wait   Millis       // how long to wait for a task; 0 = not at all
@@ -143,6 +144,7 @@ type Welcome struct {
 type Subscription struct {
 	Sub    uint32
 	Queues []GrantQueue // 1 to 64
+	Strict bool         // a queue is served when those before it in Queues have nothing
 	Slots  uint32       // the window: most tasks assigned and not settled; 0 to 4096
 	Batch  uint32       // most tasks in one assignment; 1 to 128
 	Lease  Millis       // 0 = each task's own

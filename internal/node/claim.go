@@ -51,7 +51,10 @@ func (n *Node) Claim(ctx context.Context, p core.Partition, spec core.ClaimSpec)
 	}
 	d := s.disp
 	c := &claim{answer: make(chan claimed, 1), once: spec.Wait <= 0}
-	u := &sub{claim: c, worker: spec.Worker, window: int(spec.Max), batch: int(spec.Max), lease: spec.Lease}
+	u := &sub{claim: c, worker: spec.Worker, window: int(spec.Max), batch: int(spec.Max), lease: spec.Lease, shares: sharesOf(spec.Queues, spec.Strict)}
+	if u.shares != nil {
+		u.shares.draw(d.draws.Add(1))
+	}
 	if f := d.admit(); f != nil {
 		return nil, core.At{}, f
 	}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/machine/commit"
@@ -51,6 +52,8 @@ type dispatcher struct {
 	hot []*demand
 	// Unary claims that wait; at most Options.Claims.
 	claims int
+	// How many claims have weights so far: it tells one from another.
+	draws atomic.Uint64
 	// How many entries were built so far: it tells the grants of one entry from those of another.
 	round uint64
 	// The node stops: nothing may begin to wait.
@@ -94,6 +97,8 @@ type sub struct {
 	batch int
 	// Lease of its tasks; 0 = each task's own.
 	lease core.Millis
+	// How its slots are shared among its queues; nil: in turn.
+	shares *shares
 	// It was detached, and is given nothing more; what is in the log for it goes to its heir, or back.
 	gone bool
 	// Its window is 0, and its client was not told of tasks since it became so.
@@ -143,9 +148,11 @@ type grant struct {
 	// As it stands in the entry, which nothing changes any more.
 	op *core.Grant
 	// How many tasks are expected from each of op.Queues.
-	shares []int
+	counts []int
 	// The demands of op.Queues, in the same order.
 	demands []*demand
+	// By op.Queues: the places in the subscription's demands. Of weighted grants alone.
+	places []int
 }
 
 // settling is the part of a proposal that ends attempts: one hold per commit.
@@ -426,25 +433,22 @@ func (q *demand) turn() (u *sub, full bool) {
 func (d *dispatcher) grant(u *sub) *grant {
 	g := &grant{sub: u, op: &core.Grant{Sub: u.number, Worker: u.worker, Lease: u.lease}}
 	n := min(u.free(), u.batch)
-	for _, dm := range u.demands {
+	for at, dm := range u.demands {
 		if dm.available() > 0 && dm.admits(u.worker) {
 			g.partition = dm.key.p
 			g.demands = append(g.demands, dm)
 			g.op.Queues = append(g.op.Queues, core.GrantQueue{Name: dm.key.name, Weight: 1})
-		}
-	}
-	g.shares = make([]int, len(g.demands))
-	total := 0
-	for progress := true; progress && total < n; {
-		progress = false
-		for i, dm := range g.demands {
-			if total < n && dm.available() > 0 {
-				dm.granting++
-				g.shares[i]++
-				total++
-				progress = true
+			if u.shares != nil {
+				g.places = append(g.places, at)
 			}
 		}
+	}
+	g.counts = make([]int, len(g.demands))
+	var total int
+	if u.shares != nil {
+		total = u.shares.expect(g, n)
+	} else {
+		total = g.inTurn(n)
 	}
 	g.op.N = uint32(total)
 	u.used += total
@@ -457,6 +461,22 @@ func (d *dispatcher) grant(u *sub) *grant {
 		}
 	}
 	return g
+}
+
+// inTurn expects up to n tasks of the grant's queues in turn, and returns how many.
+func (g *grant) inTurn(n int) (total int) {
+	for progress := true; progress && total < n; {
+		progress = false
+		for i, dm := range g.demands {
+			if total < n && dm.available() > 0 {
+				dm.granting++
+				g.counts[i]++
+				total++
+				progress = true
+			}
+		}
+	}
+	return total
 }
 
 // observer grants what became ready, and sends what was granted when the entry is published.
@@ -576,9 +596,12 @@ func (d *dispatcher) givesAgain(m *commit.Machine) {
 // granted books one grant's tasks to its subscription and says where they go.
 func (d *dispatcher) granted(m *commit.Machine, g *grant, tasks []core.Assigned, at core.At) []send {
 	for i, dm := range g.demands {
-		dm.granting -= g.shares[i]
+		dm.granting -= g.counts[i]
 		d.refresh(m, dm)
 		d.forget(dm)
+	}
+	if s := g.sub.shares; s != nil {
+		s.gave(g, tasks)
 	}
 	u := g.sub.current()
 	u.inLog--
@@ -633,9 +656,12 @@ func (d *dispatcher) drop(f *inflight) {
 	}
 	for _, g := range f.grants {
 		for i, dm := range g.demands {
-			dm.granting -= g.shares[i]
+			dm.granting -= g.counts[i]
 			d.heatQueue(dm)
 			d.forget(dm)
+		}
+		if s := g.sub.shares; s != nil {
+			s.gave(g, nil)
 		}
 		u := g.sub.current()
 		u.inLog--
@@ -652,88 +678,6 @@ func (d *dispatcher) drop(f *inflight) {
 			p.settles.session.unsettle(p.settles.holds)
 		}
 	}
-}
-
-// send is one message to a session, or a release, to be done without the lock.
-type send struct {
-	// Who is told; nil for a release.
-	session *session
-	// The number of the subscription that the tasks are for.
-	sub uint32
-	// Tasks that are assigned: at most one grant's.
-	assign []core.Assigned
-	// Position of the entry that holds the grant.
-	at core.At
-	// The lease that ended without a settle, and why.
-	lost   core.TaskHold
-	reason string
-	// The holder is to stop; nil when the message is another.
-	cancel *core.CancelWanted
-	// Tasks that go back to their queue, which is of this partition.
-	release   []core.Assigned
-	partition core.Partition
-}
-
-// deliver does what applied returned.
-func (d *dispatcher) deliver(out []send) {
-	for _, o := range out {
-		switch {
-		case o.release != nil:
-			d.release(o.partition, o.release)
-		case o.assign != nil:
-			if !o.session.sink.Assign(o.sub, o.assign, o.at) {
-				o.session.Close()
-				d.release(o.partition, d.unadopted(o))
-			}
-		case o.cancel != nil:
-			o.session.sink.Cancel(core.TaskHold{Task: o.cancel.Task, Token: o.cancel.Token}, o.cancel.Reason, o.cancel.Until)
-		default:
-			o.session.sink.LeaseLost(o.lost, o.reason)
-		}
-	}
-}
-
-// giveBack marks tasks that are about to be released. The mutex is held.
-func (d *dispatcher) giveBack(tasks []core.Assigned) {
-	for _, t := range tasks {
-		d.releasing[core.TaskHold{Task: t.Task, Token: t.Token}] = struct{}{}
-	}
-}
-
-// unadopted returns the tasks of an assignment that failed which no stream has taken over by resuming the session, marked
-// to be released.
-func (d *dispatcher) unadopted(o send) []core.Assigned {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	next := d.sessions[sessionKey{o.partition, o.session.spec.ID}]
-	var out []core.Assigned
-	for _, t := range o.assign {
-		if next == nil || !next.has(t) {
-			out = append(out, t)
-		}
-	}
-	d.giveBack(out)
-	return out
-}
-
-// release gives back tasks that were granted and cannot be delivered, as the next command.
-func (d *dispatcher) release(p core.Partition, tasks []core.Assigned) {
-	if len(tasks) == 0 {
-		return
-	}
-	commits := make([]core.Commit, len(tasks))
-	for i, t := range tasks {
-		commits[i] = core.Commit{Partition: p, Principal: "millrace", Ops: []core.Op{
-			&core.TaskRelease{Task: t.Task, Token: t.Token, Undelivered: true},
-		}}
-	}
-	d.s.enqueue(&proposal{commits: commits, bytes: 64 * len(commits), done: func(core.Proposed) {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		for _, t := range tasks {
-			delete(d.releasing, core.TaskHold{Task: t.Task, Token: t.Token})
-		}
-	}}, false)
 }
 
 // close ends everybody's waiting.

@@ -141,7 +141,7 @@ func (ses *session) Subscribe(spec core.Subscription) {
 	d := ses.d
 	u := &sub{
 		session: ses, number: spec.Sub, worker: ses.spec.Worker, window: int(spec.Slots),
-		batch: int(max(spec.Batch, 1)), lease: spec.Lease,
+		batch: int(max(spec.Batch, 1)), lease: spec.Lease, shares: sharesOf(spec.Queues, spec.Strict),
 	}
 	again, open := ses.replace(u, &spec)
 	if !open {

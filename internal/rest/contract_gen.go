@@ -181,6 +181,7 @@ var claimRequestFields = []jsonField[pb.ClaimRequest]{
 	{"worker", func(d *jsonReader, m *pb.ClaimRequest) { m.Worker = d.Text() }},
 	{"partition", func(d *jsonReader, m *pb.ClaimRequest) { m.Partition = new(d.Uint32()) }},
 	{"claim", func(d *jsonReader, m *pb.ClaimRequest) { m.Claim = d.requestID() }},
+	{"strict", func(d *jsonReader, m *pb.ClaimRequest) { m.Strict = d.Boolean() }},
 }
 
 var queueWeightFields = []jsonField[pb.QueueWeight]{

@@ -298,7 +298,7 @@ func taskForms(l *edge.Limits) map[string]Form {
 		"BatchCreateRequest.tasks": Form{}.many(1, l.FrameItems), "SettleRequest.items": Form{}.many(1, l.FrameItems), "HeartbeatRequest.items": Form{}.many(1, l.FrameItems),
 		"ClaimRequest.queues": queueForm.many(1, l.ClaimQueues), "ClaimRequest.max": wholes(0, l.ClaimTasks), "ClaimRequest.lease": spans(api.LeaseSpan(l)),
 		"ClaimRequest.wait": spans(api.Span{Max: l.ClaimWaitMs}), "ClaimRequest.worker": plainText.upTo(l.WorkerBytes), "ClaimRequest.partition": wholes(0, l.Partitions-1),
-		"QueueWeight.name": queueForm, "QueueWeight.weight": wholes(0, int64(1)), "Hold.id": taskForm, "Hold.token": tokenForm,
+		"QueueWeight.name": queueForm, "QueueWeight.weight": wholes[int64](0, core.MaxWeight), "Hold.id": taskForm, "Hold.token": tokenForm,
 		"SettleItem.id": taskForm, "SettleItem.token": tokenForm, "Fence.task": taskForm, "Fence.token": tokenForm,
 		"Complete.result_base64": base64Form(l.ResultBytes), "Complete.result_type": plainText.upTo(l.ContentTypeBytes),
 		"Progress.message": {}, "Progress.percent": wholes(0, int64(100)), "ReportRequest.id": taskForm, "ReportRequest.token": tokenForm,

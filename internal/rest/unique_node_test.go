@@ -1,6 +1,7 @@
 package rest_test
 
 import (
+	"bytes"
 	"testing"
 )
 
@@ -148,14 +149,24 @@ func TestDeadTasksAreCopiedMovedAndPatched(t *testing.T) {
 	}
 }
 
-// Queues of a claim are served in turn. A weight that would say otherwise is refused, by each way in.
-func TestAWeightThatIsNotHonouredIsRefused(t *testing.T) {
+// What a claim says of its queues is held to its bounds, and honoured within them.
+func TestWeightsAndOrderOfAClaim(t *testing.T) {
 	d := openDoor(t, mail)
 	d.do(mail, "POST", "/v1/tasks", `{"queue":"a"}`).want(t, 201)
-	for weight, status := range map[string]int{"1": 200, "2": 400, "1000": 400, "1001": 400} {
-		r := d.do(mail, "POST", "/v1/tasks:claim", `{"queues":["b",{"name":"a","weight":`+weight+`}]}`).want(t, status)
-		if status == 400 && (r.text(t, "error", "reason") != "not_supported" || r.text(t, "error", "field") != "queues[1].weight") {
-			t.Errorf("weight %s: %s", weight, r.body)
+	for body, field := range map[string]string{
+		`{"queues":["b",{"name":"a","weight":1001}]}`:            "queues[1].weight",
+		`{"queues":["b",{"name":"b","weight":2}]}`:               "queues[1].name",
+		`{"queues":["b","b"],"strict":true}`:                     "queues[1].name",
+		`{"queues":["b",{"name":"a","weight":2}],"strict":true}`: "strict",
+	} {
+		if r := d.do(mail, "POST", "/v1/tasks:claim", body).want(t, 400); r.text(t, "error", "field") != field {
+			t.Errorf("%s: %s", body, r.body)
+		}
+	}
+	for _, body := range []string{`{"queues":["b",{"name":"a","weight":1000}]}`, `{"queues":["b","a"],"strict":true}`} {
+		d.do(mail, "POST", "/v1/tasks", `{"queue":"a"}`).want(t, 201)
+		if r := d.do(mail, "POST", "/v1/tasks:claim", body).want(t, 200); !bytes.Contains(r.body, []byte(`"queue":"a"`)) {
+			t.Errorf("%s: %s", body, r.body)
 		}
 	}
 }

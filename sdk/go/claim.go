@@ -2,6 +2,7 @@ package millrace
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -17,6 +18,11 @@ import (
 // keep no stream.
 type ClaimQuery struct {
 	Queues []string      // 1 to 64, in turn
+	// Weights are the shares of queues, 1 to 1,000, of what this and other claims are given where several have tasks ready; 1 for a
+	// queue that it does not name.
+	Weights map[string]int
+	// InOrder gives tasks of a queue when those before it in Queues have nothing ready. InOrder and Weights are mutually exclusive.
+	InOrder bool
 	Max    int           // 1 to 128; 0 means 1
 	Lease  time.Duration // 0 = each task's own
 	Wait   time.Duration // how long to wait for a task, at most 60 s
@@ -43,8 +49,9 @@ type Claimed struct {
 func (c *Client) Claim(ctx context.Context, q ClaimQuery) ([]Claimed, error) {
 	req := &millracev1.ClaimRequest{Max: uint32(max(q.Max, 1)), Worker: q.Worker, Lease: durationOf(q.Lease), Wait: durationOf(q.Wait)}
 	for _, name := range q.Queues {
-		req.Queues = append(req.Queues, &millracev1.QueueWeight{Name: name})
+		req.Queues = append(req.Queues, &millracev1.QueueWeight{Name: name, Weight: weight(q.Weights[name])})
 	}
+	req.Strict = q.InOrder
 	resp, err := c.claim(ctx, req)
 	if err != nil {
 		return nil, err
@@ -58,6 +65,14 @@ func (c *Client) Claim(ctx context.Context, q ClaimQuery) ([]Claimed, error) {
 		}
 	}
 	return out, nil
+}
+
+// weight is a weight as a message has it: one that no message can have is refused by the server.
+func weight(n int) uint32 {
+	if n < 0 {
+		return math.MaxUint32
+	}
+	return uint32(min(n, math.MaxUint32))
 }
 
 // claim asks one leader at a time, so that no lease is left behind: the one that is asked says who has ready tasks.

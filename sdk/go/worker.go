@@ -37,6 +37,9 @@ type workerOptions struct {
 	slots  int
 	queues []string      // empty: those of the jobs that it handles
 	lease  time.Duration // 0: the tasks' own
+	// weights are the shares of queues; those that it does not name have 1. inOrder serves queues in their order instead.
+	weights map[string]int
+	inOrder bool
 	// name is what attempts record; batch is how many tasks one frame brings at most, and drain how long handlers may go on.
 	name  string
 	batch int
@@ -60,6 +63,17 @@ func Slots(n int) WorkerOption { return workerFunc(func(o *workerOptions) { o.sl
 // Queues sets the queues that the worker takes tasks from, 1 to 64, in turn. Default: those of the jobs that it handles.
 func Queues(names ...string) WorkerOption {
 	return workerFunc(func(o *workerOptions) { o.queues = names })
+}
+
+// Weights sets the shares of queues, 1 to 1,000, of the tasks that the worker is given where several have tasks ready: 3 and 1 give three
+// of one queue for each of the other. A queue that it does not name has 1. It holds in each partition of the namespace.
+func Weights(weights map[string]int) WorkerOption {
+	return workerFunc(func(o *workerOptions) { o.weights = weights })
+}
+
+// InOrder gives the worker tasks of a queue when those before it in Queues have nothing ready. InOrder and Weights are mutually exclusive.
+func InOrder() WorkerOption {
+	return workerFunc(func(o *workerOptions) { o.inOrder = true })
 }
 
 // Lease sets the lease of the tasks that this worker takes, 1 s to 24 h, in place of their own.
@@ -128,6 +142,11 @@ func (w *Worker) check() error {
 	if len(w.queues) == 0 {
 		return errors.New("run worker: it has no queues")
 	}
+	for q := range w.opts.weights {
+		if !slices.Contains(w.queues, q) {
+			return fmt.Errorf("run worker: weights: queue %q is not one of the worker's", q)
+		}
+	}
 	for _, q := range w.queues {
 		if !utf8.ValidString(q) {
 			return badText("queues")
@@ -159,7 +178,10 @@ func (w *Worker) Run(ctx context.Context) error {
 
 // work is what the engine is to take.
 func (w *Worker) work() session.Work {
-	out := session.Work{Queues: w.queues}
+	out := session.Work{Queues: w.queues, Weights: make(map[string]uint32, len(w.opts.weights)), InOrder: w.opts.inOrder}
+	for q, n := range w.opts.weights {
+		out.Weights[q] = weight(n)
+	}
 	if w.other == nil { // else it has a handler for any
 		out.Kinds = slices.Sorted(maps.Keys(w.handlers))
 	}

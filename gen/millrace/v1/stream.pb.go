@@ -1174,11 +1174,12 @@ func (x *CommitFrame) GetCommitSeq() uint64 {
 
 type Subscribe struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Sub           uint32                 `protobuf:"varint,1,opt,name=sub,proto3" json:"sub,omitempty"`      // the client's number for it, unique in this stream
-	Queues        []*QueueWeight         `protobuf:"bytes,2,rep,name=queues,proto3" json:"queues,omitempty"` // 1 to 64
-	Slots         uint32                 `protobuf:"varint,3,opt,name=slots,proto3" json:"slots,omitempty"`  // the window: most tasks in flight, assigned and not settled; 0 to 4,096
-	Batch         uint32                 `protobuf:"varint,4,opt,name=batch,proto3" json:"batch,omitempty"`  // most tasks per Assign, 1 to 128; default 128
-	Lease         *durationpb.Duration   `protobuf:"bytes,5,opt,name=lease,proto3" json:"lease,omitempty"`   // default: each task's own
+	Sub           uint32                 `protobuf:"varint,1,opt,name=sub,proto3" json:"sub,omitempty"`       // the client's number for it, unique in this stream
+	Queues        []*QueueWeight         `protobuf:"bytes,2,rep,name=queues,proto3" json:"queues,omitempty"`  // 1 to 64
+	Slots         uint32                 `protobuf:"varint,3,opt,name=slots,proto3" json:"slots,omitempty"`   // the window: most tasks in flight, assigned and not settled; 0 to 4,096
+	Batch         uint32                 `protobuf:"varint,4,opt,name=batch,proto3" json:"batch,omitempty"`   // most tasks per Assign, 1 to 128; default 128
+	Lease         *durationpb.Duration   `protobuf:"bytes,5,opt,name=lease,proto3" json:"lease,omitempty"`    // default: each task's own
+	Strict        bool                   `protobuf:"varint,6,opt,name=strict,proto3" json:"strict,omitempty"` // a queue is served when those before it in queues have nothing ready; excludes weights
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1246,6 +1247,13 @@ func (x *Subscribe) GetLease() *durationpb.Duration {
 		return x.Lease
 	}
 	return nil
+}
+
+func (x *Subscribe) GetStrict() bool {
+	if x != nil {
+		return x.Strict
+	}
+	return false
 }
 
 // Slots sets the window of a subscription: the most tasks in flight, assigned and not settled. A settle frees its slot
@@ -2274,13 +2282,14 @@ const file_millrace_v1_stream_proto_rawDesc = "" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x122\n" +
 	"\x06commit\x18\x02 \x01(\v2\x1a.millrace.v1.CommitRequestR\x06commit\x12\x1d\n" +
 	"\n" +
-	"commit_seq\x18\x03 \x01(\x04R\tcommitSeq\"\xac\x01\n" +
+	"commit_seq\x18\x03 \x01(\x04R\tcommitSeq\"\xc4\x01\n" +
 	"\tSubscribe\x12\x10\n" +
 	"\x03sub\x18\x01 \x01(\rR\x03sub\x120\n" +
 	"\x06queues\x18\x02 \x03(\v2\x18.millrace.v1.QueueWeightR\x06queues\x12\x14\n" +
 	"\x05slots\x18\x03 \x01(\rR\x05slots\x12\x14\n" +
 	"\x05batch\x18\x04 \x01(\rR\x05batch\x12/\n" +
-	"\x05lease\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x05lease\"/\n" +
+	"\x05lease\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x05lease\x12\x16\n" +
+	"\x06strict\x18\x06 \x01(\bR\x06strict\"/\n" +
 	"\x05Slots\x12\x10\n" +
 	"\x03sub\x18\x01 \x01(\rR\x03sub\x12\x14\n" +
 	"\x05slots\x18\x02 \x01(\rR\x05slots\"N\n" +

@@ -3989,7 +3989,7 @@ func (x *WhyReason) GetHeldBy() []string {
 type QueueWeight struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Weight        uint32                 `protobuf:"varint,2,opt,name=weight,proto3" json:"weight,omitempty"` // reserved: queues are served in turn; another value than 1 is not supported yet
+	Weight        uint32                 `protobuf:"varint,2,opt,name=weight,proto3" json:"weight,omitempty"` // its share of the tasks that are given, among the queues that have some ready: 1 to 1,000; default 1
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4047,6 +4047,7 @@ type ClaimRequest struct {
 	Worker        string                 `protobuf:"bytes,5,opt,name=worker,proto3" json:"worker,omitempty"`              // at most 128 B
 	Partition     *uint32                `protobuf:"varint,6,opt,name=partition,proto3,oneof" json:"partition,omitempty"` // of this one alone; default: wherever tasks are ready
 	Claim         []byte                 `protobuf:"bytes,7,opt,name=claim,proto3" json:"claim,omitempty"`                // 16 B: names this call for EndClaim; feature end_claim
+	Strict        bool                   `protobuf:"varint,8,opt,name=strict,proto3" json:"strict,omitempty"`             // a queue is served when those before it in queues have nothing ready; excludes weights
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4128,6 +4129,13 @@ func (x *ClaimRequest) GetClaim() []byte {
 		return x.Claim
 	}
 	return nil
+}
+
+func (x *ClaimRequest) GetStrict() bool {
+	if x != nil {
+		return x.Strict
+	}
+	return false
 }
 
 type ClaimResponse struct {
@@ -10783,7 +10791,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\vQueueWeight\x12\x1a\n" +
 	"\x04name\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x04name\x12\x16\n" +
 	"\x06weight\x18\x02 \x01(\rR\x06weight:\n" +
-	"ʵ\x1c\x06\x12\x04name\"\xaf\x02\n" +
+	"ʵ\x1c\x06\x12\x04name\"\xc7\x02\n" +
 	"\fClaimRequest\x12F\n" +
 	"\x06queues\x18\x01 \x03(\v2\x18.millrace.v1.QueueWeightB\x14ʵ\x1c\x10\x10\x01b\fclaim_queuesR\x06queues\x12\x10\n" +
 	"\x03max\x18\x02 \x01(\rR\x03max\x12/\n" +
@@ -10791,7 +10799,8 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x04wait\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12\x16\n" +
 	"\x06worker\x18\x05 \x01(\tR\x06worker\x12!\n" +
 	"\tpartition\x18\x06 \x01(\rH\x00R\tpartition\x88\x01\x01\x12\x1c\n" +
-	"\x05claim\x18\a \x01(\fB\x06ʵ\x1c\x02\b\x04R\x05claimB\f\n" +
+	"\x05claim\x18\a \x01(\fB\x06ʵ\x1c\x02\b\x04R\x05claim\x12\x16\n" +
+	"\x06strict\x18\b \x01(\bR\x06strictB\f\n" +
 	"\n" +
 	"_partition\"_\n" +
 	"\rClaimResponse\x12-\n" +

@@ -134,7 +134,7 @@ func (st *stream) renew(p *pending, in *pb.RenewFrame) core.Fact {
 // subscribe adds a subscription or replaces the one that has its number. It is acknowledged by nothing but tasks.
 func (st *stream) subscribe(in *pb.Subscribe) core.Fact {
 	l := &st.d.Limits
-	queues, fact := api.Queues(l, in.GetQueues())
+	queues, fact := st.d.GrantQueues(in.GetQueues(), in.GetStrict())
 	if fact == nil {
 		fact = api.ReachesQueues(st.who(), queues)
 	}
@@ -160,7 +160,7 @@ func (st *stream) subscribe(in *pb.Subscribe) core.Fact {
 		batch = uint32(l.ClaimTasks)
 	}
 	st.session.Subscribe(core.Subscription{
-		Sub: in.GetSub(), Queues: queues, Slots: in.GetSlots(), Batch: batch, Lease: lease,
+		Sub: in.GetSub(), Queues: queues, Strict: in.GetStrict(), Slots: in.GetSlots(), Batch: batch, Lease: lease,
 	})
 	return nil
 }

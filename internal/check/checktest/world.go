@@ -266,6 +266,11 @@ func (w *world) grant(p core.Partition) *core.Grant {
 	for _, q := range w.queues[:1+w.rand.IntN(len(w.queues))] {
 		op.Queues = append(op.Queues, core.GrantQueue{Name: q, Weight: 1})
 	}
+	if op.Weighted = w.rand.IntN(3) == 0; op.Weighted {
+		for i := range op.Queues {
+			op.Queues[i].Weight, op.Queues[i].Pass = uint32(w.rand.IntN(4)), uint64(w.rand.IntN(3))*core.GrantStride/2
+		}
+	}
 	if w.rand.IntN(5) == 0 {
 		op.Lease = core.Millis(1000 + w.rand.IntN(4000))
 	}

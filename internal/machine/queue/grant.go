@@ -13,7 +13,7 @@ import (
 const maxGrantBytes = 4 << 20
 
 // applyGrant gives the first ready tasks of the op's queues to a worker, one queue after the other
-// in turn. A queue that is unknown or empty is passed over and leaves nothing behind.
+// in turn, or by their weights. A queue that is unknown or empty is passed over and leaves nothing behind.
 func (m *Machine) applyGrant(tx core.Txn, c *core.ApplyContext, op *core.Grant) (core.OpResult, core.Fact, error) {
 	if len(op.Worker) > maxWorker {
 		return core.OpResult{}, core.TooLarge{Field: "worker", Limit: "worker", Max: maxWorker}, nil
@@ -29,21 +29,22 @@ func (m *Machine) applyGrant(tx core.Txn, c *core.ApplyContext, op *core.Grant) 
 	n = uint32(min(uint64(n), m.roomToRun(c.Format)))
 	var res core.OpResult
 	var some bool
-	// turn goes on from grant to grant, so that the first queue of the list is not served more
-	// often than the last.
-	turn := m.meta.grants
+	turns := m.turnsOf(op)
 	var bytes uint64
-	for missed := 0; n > 0 && missed < len(op.Queues) && bytes < maxGrantBytes; turn++ {
-		l := m.lineOf(op.Queues[turn%uint64(len(op.Queues))].Name)
+	for n > 0 && bytes < maxGrantBytes {
+		i := turns.next()
+		if i < 0 {
+			break
+		}
+		l := m.lineOf(op.Queues[i].Name)
 		ln, err := m.nextLane(tx, c, l, op.Worker)
 		if err != nil {
 			return core.OpResult{}, nil, err
 		}
+		turns.took(i, ln != nil)
 		if ln == nil {
-			missed++
 			continue
 		}
-		missed = 0
 		a, err := m.give(tx, c, ln, op)
 		if err != nil {
 			return core.OpResult{}, nil, err

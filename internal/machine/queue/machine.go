@@ -77,6 +77,8 @@ type Machine struct {
 	lanes int
 	// shares are those that the entry being applied has touched.
 	shares []*share
+	// passes are those of the queues of the grant at hand; memory that is used again.
+	passes []uint64
 	// loaded is how many lanes of keys have heads, and spare are heads for the next.
 	loaded int
 	spare  []*heads

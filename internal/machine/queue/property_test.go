@@ -399,8 +399,11 @@ func (tw *twins) randomGrant(rt *rapid.T) core.Op {
 	}
 	op.Session[0] = rapid.Uint8Range(0, 2).Draw(rt, "session")
 	for _, q := range rapid.SliceOfN(rapid.SampledFrom(randomQueues), 1, 3).Draw(rt, "queues") {
-		op.Queues = append(op.Queues, core.GrantQueue{Name: q})
+		op.Queues = append(op.Queues, core.GrantQueue{
+			Name: q, Weight: rapid.Uint32Range(0, 4).Draw(rt, "weight"), Pass: rapid.Uint64Range(0, core.GrantStride).Draw(rt, "pass"),
+		})
 	}
+	op.Weighted = rapid.IntRange(0, 3).Draw(rt, "weighted") == 0
 	if rapid.IntRange(0, 3).Draw(rt, "settles") == 0 {
 		op.Settles = []core.TaskHold{{Task: randomIDs[1], Token: tw.last}}
 	}

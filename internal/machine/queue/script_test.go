@@ -522,8 +522,24 @@ func (s *script) claimOp(w words) core.Op {
 	if queues == nil {
 		queues = []string{"mail"}
 	}
-	for _, q := range queues {
-		op.Queues = append(op.Queues, core.GrantQueue{Name: q, Weight: 1})
+	op.Weighted = w.has("weight")
+	for i, q := range queues {
+		g := core.GrantQueue{Name: q, Weight: 1}
+		if op.Weighted {
+			weight, err := strconv.ParseUint(w.all("weight")[i], 10, 32)
+			if err != nil {
+				w.d.Fatalf(w.t, "%v", err)
+			}
+			g.Weight = uint32(weight)
+		}
+		if w.has("pass") {
+			pass, err := strconv.ParseUint(w.all("pass")[i], 10, 32)
+			if err != nil {
+				w.d.Fatalf(w.t, "%v", err)
+			}
+			g.Pass = pass * core.GrantStride / 12
+		}
+		op.Queues = append(op.Queues, g)
 	}
 	for _, name := range w.all("settles") {
 		op.Settles = append(op.Settles, core.TaskHold{Task: idOf(name), Token: s.tokens[name]})

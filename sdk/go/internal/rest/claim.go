@@ -225,7 +225,7 @@ func (s *restStream) nextClaim(ctx context.Context, u *restSub) *millracev1.Clai
 		free, next := s.free(u, time.Now())
 		// All that decides is read under one lock: a subscription that ends meanwhile asks for nothing.
 		over := s.draining || s.retired || s.closed || s.cause != nil
-		in := &millracev1.ClaimRequest{Queues: u.spec.GetQueues(), Lease: u.spec.GetLease(), Worker: s.worker.GetId()}
+		in := &millracev1.ClaimRequest{Queues: u.spec.GetQueues(), Strict: u.spec.GetStrict(), Lease: u.spec.GetLease(), Worker: s.worker.GetId()}
 		batch := int(u.spec.GetBatch())
 		u.name = nil
 		if s.namesClaims && free > 0 && !over {

@@ -153,6 +153,7 @@ func writeClaimRequest(w *restBody, m *pb.ClaimRequest) {
 		w.anyInt("partition", int64(m.GetPartition()))
 	}
 	w.hex("claim", m.GetClaim())
+	w.flag("strict", m.GetStrict())
 }
 
 func writeQueueWeight(w *restBody, m *pb.QueueWeight) {

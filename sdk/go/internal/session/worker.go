@@ -41,7 +41,10 @@ type WorkerOptions struct {
 type Work struct {
 	Kinds []string // of its handlers, sorted: servers show them
 	// Queues are those that tasks are taken from, in turn.
-	Queues  []string
+	Queues []string
+	// Weights of queues, as the messages have them; in order, if InOrder.
+	Weights map[string]uint32
+	InOrder bool
 	Batches map[string]int // kinds that are run in batches, and how many attempts a batch takes at most; nil: none
 }
 

@@ -126,8 +126,9 @@ func (l *workerStream) next(seq uint64) (*millracev1.ClientFrame, outgoing) {
 func (l *workerStream) subscription() *millracev1.ClientFrame {
 	sub := &millracev1.Subscribe{Sub: 1, Slots: l.window(), Batch: uint32(l.w.opts.Batch)}
 	for _, q := range l.w.work.Queues {
-		sub.Queues = append(sub.Queues, &millracev1.QueueWeight{Name: q})
+		sub.Queues = append(sub.Queues, &millracev1.QueueWeight{Name: q, Weight: l.w.work.Weights[q]})
 	}
+	sub.Strict = l.w.work.InOrder
 	if l.w.opts.Lease > 0 {
 		sub.Lease = durationpb.New(l.w.opts.Lease)
 	}

@@ -604,6 +604,7 @@ export class RestStream implements FrameStream {
 				if (this.#namesClaims) u.name = random16();
 				return ClaimRequest.fromPartial({
 					queues: u.spec.queues,
+					strict: u.spec.strict,
 					max: Math.min(free, u.spec.batch || claimTasks),
 					worker: this.#worker?.id ?? "",
 					lease: u.spec.lease,

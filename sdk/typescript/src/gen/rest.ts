@@ -31,7 +31,7 @@ export const fields: Record<string, string> = {
 "CancelAsked": "at?:time by reason force:bool until?:time",
 "CancelRequest": "id reason force:bool request_id:hex",
 "CancelResponse": "state:word=State replayed:bool at?:message=At",
-"ClaimRequest": "queues*:message=QueueWeight max:uint lease?:spantext wait?:spantext worker partition?:uint claim:hex",
+"ClaimRequest": "queues*:message=QueueWeight max:uint lease?:spantext wait?:spantext worker partition?:uint claim:hex strict:bool",
 "ClaimResponse": "tasks*:message=Assignment at?:message=At",
 "CommitRequest": "fence?:message=Fence conditions*:message=KVCheck ops*:message=Op request_id:hex",
 "CommitResponse": "results*:message=OpResult replayed:bool at?:message=At",

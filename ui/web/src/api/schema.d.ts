@@ -2186,10 +2186,12 @@ export interface components {
             partition?: number;
             /** @description 32 hexadecimal digits, such as a UUID. 16 B: names this call for EndClaim; feature end_claim */
             claim?: string;
+            /** @description a queue is served when those before it in queues have nothing ready; excludes weights */
+            strict?: boolean;
         };
         QueueWeight: {
             name: string;
-            /** @description reserved: queues are served in turn; another value than 1 is not supported yet */
+            /** @description its share of the tasks that are given, among the queues that have some ready: 1 to 1,000; default 1 */
             weight?: number;
         };
         EndClaimRequest: {

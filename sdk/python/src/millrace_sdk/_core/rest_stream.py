@@ -497,7 +497,7 @@ class RestStream:
                 return None
             if free > 0:
                 request = wire.message("ClaimRequest")(
-                    queues=u.spec.queues, max=min(free, u.spec.batch or _CLAIM_TASKS)
+                    queues=u.spec.queues, strict=u.spec.strict, max=min(free, u.spec.batch or _CLAIM_TASKS)
                 )
                 if self._names_claims:
                     request.claim = u.name = wire.random16()

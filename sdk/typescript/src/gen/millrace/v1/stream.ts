@@ -188,7 +188,11 @@ export interface Subscribe {
   /** most tasks per Assign, 1 to 128; default 128 */
   batch: number;
   /** default: each task's own */
-  lease: Duration | undefined;
+  lease:
+    | Duration
+    | undefined;
+  /** a queue is served when those before it in queues have nothing ready; excludes weights */
+  strict: boolean;
 }
 
 /**
@@ -1789,7 +1793,7 @@ export const CommitFrame: MessageFns<CommitFrame> = {
 };
 
 function createBaseSubscribe(): Subscribe {
-  return { sub: 0, queues: [], slots: 0, batch: 0, lease: undefined };
+  return { sub: 0, queues: [], slots: 0, batch: 0, lease: undefined, strict: false };
 }
 
 export const Subscribe: MessageFns<Subscribe> = {
@@ -1808,6 +1812,9 @@ export const Subscribe: MessageFns<Subscribe> = {
     }
     if (message.lease !== undefined) {
       Duration.encode(message.lease, writer.uint32(42).fork()).join();
+    }
+    if (message.strict !== false) {
+      writer.uint32(48).bool(message.strict);
     }
     return writer;
   },
@@ -1865,6 +1872,14 @@ export const Subscribe: MessageFns<Subscribe> = {
             message.lease = Duration.decode(reader, reader.uint32());
             continue;
           }
+          case 6: {
+            if (tag !== 48) {
+              break;
+            }
+
+            message.strict = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1889,6 +1904,7 @@ export const Subscribe: MessageFns<Subscribe> = {
     message.lease = (object.lease !== undefined && object.lease !== null)
       ? Duration.fromPartial(object.lease)
       : undefined;
+    message.strict = object.strict ?? false;
     return message;
   },
 };

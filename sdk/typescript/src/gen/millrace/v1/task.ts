@@ -700,7 +700,7 @@ export interface WhyReason {
 
 export interface QueueWeight {
   name: string;
-  /** reserved: queues are served in turn; another value than 1 is not supported yet */
+  /** its share of the tasks that are given, among the queues that have some ready: 1 to 1,000; default 1 */
   weight: number;
 }
 
@@ -725,6 +725,8 @@ export interface ClaimRequest {
     | undefined;
   /** 16 B: names this call for EndClaim; feature end_claim */
   claim: Buffer;
+  /** a queue is served when those before it in queues have nothing ready; excludes weights */
+  strict: boolean;
 }
 
 export interface ClaimResponse {
@@ -6828,6 +6830,7 @@ function createBaseClaimRequest(): ClaimRequest {
     worker: "",
     partition: undefined,
     claim: Buffer.alloc(0),
+    strict: false,
   };
 }
 
@@ -6853,6 +6856,9 @@ export const ClaimRequest: MessageFns<ClaimRequest> = {
     }
     if (message.claim.length !== 0) {
       writer.uint32(58).bytes(message.claim);
+    }
+    if (message.strict !== false) {
+      writer.uint32(64).bool(message.strict);
     }
     return writer;
   },
@@ -6926,6 +6932,14 @@ export const ClaimRequest: MessageFns<ClaimRequest> = {
             message.claim = Buffer.from(reader.bytes());
             continue;
           }
+          case 8: {
+            if (tag !== 64) {
+              break;
+            }
+
+            message.strict = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -6952,6 +6966,7 @@ export const ClaimRequest: MessageFns<ClaimRequest> = {
     message.worker = object.worker ?? "";
     message.partition = object.partition ?? undefined;
     message.claim = object.claim ?? Buffer.alloc(0);
+    message.strict = object.strict ?? false;
     return message;
   },
 };
