@@ -104,7 +104,7 @@ func (h *heldClaim) collect(queues ...string) []*grant {
 	for _, q := range queues {
 		creates = append(creates, creating{queue: queueKey{h.ns, q}, n: 1})
 	}
-	grants, _ := h.shard.disp.collect(creates)
+	grants, _ := h.shard.disp.collect(creates, nil)
 	return grants
 }
 

@@ -18,6 +18,8 @@ type demand struct {
 	ready int
 	// Limits hold up all that is ready, so that what is created is not counted on.
 	held bool
+	// Tasks of the queue are blocked: ends of others may let them go.
+	blocked bool
 	// The workers that may have tasks, sorted; nil: any may.
 	workers []string
 	// Ready tasks that entries in the log may add.
@@ -42,7 +44,7 @@ func (q *demand) available() int {
 
 // supply takes in what the machine can give out of the queue.
 func (q *demand) supply(s queue.Supply) {
-	q.ready, q.held, q.workers = int(min(s.Tasks, 1<<30)), s.Held, s.Workers
+	q.ready, q.held, q.workers, q.blocked = int(min(s.Tasks, 1<<30)), s.Held, s.Workers, s.Blocked
 }
 
 // admits reports whether a worker may have a task of the queue, as far as is known: Apply decides.

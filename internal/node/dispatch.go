@@ -358,9 +358,9 @@ func (d *dispatcher) heatQueue(dm *demand) bool {
 	return true
 }
 
-// collect makes the grants that ride in an entry whose commits create the tasks counted in creates. It returns, too, what
-// of creates is counted on, to be counted back when the entry applies: the queues that somebody waits for.
-func (d *dispatcher) collect(creates []creating) (grants []*grant, counted []creating) {
+// collect makes the grants that ride in an entry whose commits create the tasks counted in creates, and end the attempts of
+// settles. It returns, too, what is counted on, to be counted back when the entry applies: the queues that somebody waits for.
+func (d *dispatcher) collect(creates []creating, settles []*proposal) (grants []*grant, counted []creating) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.round++
@@ -370,6 +370,11 @@ func (d *dispatcher) collect(creates []creating) (grants []*grant, counted []cre
 			dm.creating += c.n
 			d.heatQueue(dm)
 			counted = append(counted, c)
+		}
+	}
+	for _, p := range settles {
+		if p.settles != nil {
+			counted = d.releases(p.settles, counted)
 		}
 	}
 	keep := d.hot[:0]
@@ -394,6 +399,30 @@ func (d *dispatcher) collect(creates []creating) (grants []*grant, counted []cre
 	clear(d.hot[len(keep):])
 	d.hot = keep
 	return grants, counted
+}
+
+// releases counts on a task for each that ends in a queue in which tasks are blocked: the end of one often lets another go, which
+// then needs no entry of its own to be given out. It adds to counted what it counts. The mutex is held.
+func (d *dispatcher) releases(s *settling, counted []creating) []creating {
+	for _, h := range s.holds {
+		t := s.session.tasks[h.Task]
+		if t == nil {
+			continue
+		}
+		k := queueKey{s.session.p, t.queue}
+		dm := d.demands[k]
+		if dm == nil || !dm.blocked {
+			continue
+		}
+		dm.creating++
+		d.heatQueue(dm)
+		if last := len(counted) - 1; last >= 0 && counted[last].queue == k {
+			counted[last].n++
+		} else {
+			counted = append(counted, creating{queue: k, n: 1})
+		}
+	}
+	return counted
 }
 
 // turnAway answers the claims of a queue that do not wait and for which others left nothing.
@@ -714,7 +743,7 @@ func countCreates(commits []core.Commit) (out []creating) {
 		c := &commits[i]
 		for _, op := range c.Ops {
 			t, ok := op.(*core.TaskCreate)
-			if !ok || t.Delay != 0 || t.RunAt != 0 {
+			if !ok || t.Delay != 0 || t.RunAt != 0 || len(t.After) > 0 {
 				continue
 			}
 			if k := (queueKey{c.Partition, t.Queue}); last < 0 || out[last].queue != k {

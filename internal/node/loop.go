@@ -382,7 +382,7 @@ func (s *shard) propose(st replog.Status) error {
 			Partition: systemPartition, Principal: "millrace", Ops: []core.Op{&core.Tick{Max: s.n.o.TimerBatch}},
 		})
 	}
-	f.grants, f.creates = s.disp.collect(countCreates(commits))
+	f.grants, f.creates = s.disp.collect(countCreates(commits), f.proposals)
 	commits = append(commits, f.lost...) // behind the tick, whose place is known by the proposals
 	if fires := s.fireCrons(s.loop.closedAt); len(fires) > 0 {
 		f.crons = len(fires)

@@ -601,6 +601,8 @@ type Supply struct {
 	Held bool
 	// Workers are those that may have its tasks; nil: any may.
 	Workers []string
+	// Blocked says that tasks of it wait for others.
+	Blocked bool
 }
 
 // Supply returns what a queue can give out now.
@@ -613,7 +615,7 @@ func (m *Machine) Supply(queue string) (s Supply) {
 		s.Held = l.states[core.Ready] > 0
 		return s
 	}
-	s.Tasks = l.available(m.stamp)
+	s.Tasks, s.Blocked = l.available(m.stamp), l.states[core.Blocked] > 0
 	s.Held = s.Tasks == 0 && l.share != nil && l.states[core.Ready] > 0
 	if most := l.config.Share.MaxWorkers; most > 0 && l.share != nil && len(l.share.workers) >= int(most) {
 		s.Workers = slices.Sorted(maps.Keys(l.share.workers))
