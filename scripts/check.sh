@@ -59,7 +59,7 @@ planted_faults() { # the tests that builds with points for faults alone have; al
 left_out() { # tests that keep both processors busy for a minute and more, and fail for few changes: they look for this variable
 	export MILLRACE_CHECK=1
 	# The first share the processors: the bench's result is not held against anything, and others mostly compile.
-	go test -count=1 -tags "$tags" -timeout 10m -run '^Test(TheSmokeProfile|VulnerabilitiesAreFound|ABenchThatIsKilled|AServerThatDiesWithin|GitClientsOfOthers|MirrorsByEachClient)' ./test/e2e ./internal/lint &&
+	go test -count=1 -tags "$tags" -timeout 10m -run '^Test(TheSmokeProfile|VulnerabilitiesAreFound|ABenchThatIsKilled|AServerThatDiesWithin|GitClientsOfOthers|MirrorsByEachClient|ADiamondOfTasks)' ./test/e2e ./internal/lint &&
 		go test -count=1 -tags "$tags" -timeout 10m ./bench/load &&
 		MILLRACE_SDK_KILLS=3 MILLRACE_SDK_SEED=$drawn MILLRACE_SDK_COUNTS=3 MILLRACE_SDK_TIMEOUTS=100 go test -count=1 -tags "$tags" -timeout 15m \
 			-run '^TestPlantedBugs|^TestKills|^TestCounts|^TestTimeouts' ./test/sdk &&
