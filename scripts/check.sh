@@ -98,7 +98,13 @@ go tool -modfile=tools/go.mod -n govulncheck >/dev/null
 
 step 'make test' env TAGS="$tags" scripts/test.sh
 begin=$SECONDS
-packages="./internal/node ./internal/api ./sdk/go $(go list -tags "$tags" ./... | grep -v -e '/test/' -e '/internal/lint$')" # the longest begin first
+# Packages whose tests take long with the race detector take turns, by the commit: a third of them each time. All others run each time.
+long=(node vector githttp rest machine/queue backup ../sdk/go retrieval server rules gitobj ../bench/load)
+turn=() wait=()
+for i in "${!long[@]}"; do
+	if [ $((i % 3)) = $((drawn % 3)) ]; then turn+=("./internal/${long[i]}"); else wait+=(-e "/${long[i]#../}\$"); fi
+done
+packages="${turn[*]} $(go list -tags "$tags" ./... | grep -v -e '/test/' -e '/internal/lint$' "${wait[@]}")" # the longest begin first
 # The rows on real processes mostly wait, so they run beside the steps that mostly compute.
 beside='fault rows on real processes'
 measured "$beside" env CHAOS=check CHAOS_TURN=$drawn go test -count=1 -tags "$tags" -timeout 15m ./test/chaos >"$bin/beside.log" 2>&1 &

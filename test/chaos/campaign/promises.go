@@ -51,7 +51,7 @@ func Others() []Other {
 		{"R-28", "the same operations on other clusters", nil, notBuilt},
 		{"R-29", "replicas of one shard agree", []string{"internal/check/checktest.TestReplicasThatDiffer", "internal/sim.TestClustersKeepTheirPromises"}, "within each row on three nodes too"},
 		{"R-32", "hostile input of decoders", []string{"internal/core.Fuzz", "internal/replog/wal.Fuzz", "internal/replog/transport.Fuzz", "internal/api.Fuzz", "internal/api/stream.Fuzz", "internal/gitobj.Fuzz", "internal/githttp.Fuzz", "internal/auth.Fuzz", "internal/config.Fuzz", "internal/rules.Fuzz"}, "their seeds; `make fuzz` goes on from there"},
-		{"R-33", "races and leaks", nil, "`make check` runs all tests with the race detector"},
+		{"R-33", "races and leaks", nil, "`make check` runs the tests with the race detector, those of the longest packages in turn"},
 		{"R-35", "cut connections and blocked loops of each SDK", nil, notBuilt},
 		{"R-36", "orderly ends under load", []string{"test/e2e.TestATerminatedServerEndsWithinItsGrace"}, "without a campaign"},
 		{"R-37", "webhooks", nil, notBuilt},
