@@ -314,6 +314,11 @@ func (s *Schedule) stretch(sec int64) (from, to, offset int64) {
 	if !end.IsZero() {
 		to = end.Unix()
 	}
+	// Where a zone goes on by a rule, package time ends a stretch after 365 days of a year at the latest: on the last day of a leap year that
+	// is over already. The stretch then goes on to the end of the year.
+	if to <= sec {
+		to = time.Date(t.UTC().Year()+1, time.January, 1, 0, 0, 0, 0, time.UTC).Unix()
+	}
 	return from, to, int64(off)
 }
 

@@ -163,6 +163,31 @@ func TestTheNextSlotIsTheSameFromAnyTimeBeforeIt(t *testing.T) {
 	}
 }
 
+// Beyond the changes that a zone lists it goes on by a rule, for which package time ends leap years a day early.
+func TestSlotsGoOnOverTheEndOfALeapYear(t *testing.T) {
+	for _, zone := range []string{"Europe/Berlin", "Australia/Sydney", "America/New_York"} {
+		for _, schedule := range []string{"0 6 * * *", "30 */6 * * *", "15 * * * *"} {
+			s, err := cron.Parse(schedule, zone)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, year := range []int{2040, 2044} {
+				at := time.Date(year, 12, 30, 0, 0, 0, 0, time.UTC)
+				for range 4 * 24 {
+					next, ok := s.Next(at, at)
+					if !ok || !next.After(at) || next.Sub(at) > 25*time.Hour {
+						t.Fatalf("%s in %s: %s after %s", schedule, zone, next, at)
+					}
+					at = next
+				}
+			}
+			if n := len(s.Changes(time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2042, 1, 1, 0, 0, 0, 0, time.UTC), 10)); n != 4 {
+				t.Errorf("%s has %d changes of its clocks in two years", zone, n)
+			}
+		}
+	}
+}
+
 func TestBadSchedulesAreRefusedByFieldAndLimit(t *testing.T) {
 	for _, c := range []struct{ schedule, zone, field, limit, says string }{
 		{"", "", "schedule", "", "is required"},
