@@ -28,11 +28,12 @@ func (a *app) queueCronCmd() *cobra.Command {
 // cronFlags are the flags of queue cron set.
 type cronFlags struct {
 	zone, kind, overlap, catchUp string
+	key                          string
 	labels                       map[string]string
 	jitter                       time.Duration
 	start, end                   time.Time
 	paused                       bool
-	priority, attempts           int
+	priority, attempts, cost     int
 }
 
 // cronSetCmd makes the command that sets a cron.
@@ -77,6 +78,8 @@ from now on.`,
 	flags.StringVar(&f.zone, "zone", "", "zone of the schedule in the IANA database, such as Europe/Berlin; default UTC")
 	flags.StringVar(&f.kind, "kind", "", "kind of the tasks; default the queue's name")
 	flags.StringToStringVar(&f.labels, "label", nil, "label NAME=VALUE of the tasks; may be repeated")
+	flags.StringVar(&f.key, "key", "", "key of the tasks: the line of the queue that they wait in, which has its share and limits")
+	flags.IntVar(&f.cost, "cost", 0, "what each task weighs in shares and rates; default 1")
 	flags.IntVar(&f.priority, "priority", 0, "priority of the tasks, 0 to 9")
 	flags.IntVar(&f.attempts, "attempts", 0, "number of failed attempts after which a task is dead; default the queue's")
 	flags.StringVar(&f.overlap, "overlap", "skip", "what a slot does while the task before has not ended: skip, allow, queue_one or cancel_previous")
@@ -110,6 +113,12 @@ func (f *cronFlags) options() ([]millrace.CronOption, error) {
 	if len(f.labels) > 0 {
 		opts = append(opts, millrace.CronTask(millrace.Labels(f.labels)))
 	}
+	if f.key != "" {
+		opts = append(opts, millrace.CronTask(millrace.Key(f.key)))
+	}
+	if f.cost != 0 {
+		opts = append(opts, millrace.CronTask(millrace.Cost(f.cost)))
+	}
 	return opts, nil
 }
 
@@ -121,6 +130,8 @@ type cronView struct {
 	Words    string    `json:"words"`
 	Queue    string    `json:"queue"`
 	Kind     string    `json:"kind"`
+	Key      string    `json:"key,omitempty"`
+	Cost     int       `json:"cost,omitempty"`
 	Next     time.Time `json:"next_at,omitzero"`
 	Waiting  time.Time `json:"waiting_at,omitzero"`
 	Paused   bool      `json:"paused"`
@@ -137,8 +148,11 @@ type cronView struct {
 // printCron prints a cron on one line.
 func (a *app) printCron(c *millrace.Cron) error {
 	v := cronView{
-		Name: c.Name, Schedule: c.Schedule, Zone: c.Zone, Words: c.Words, Queue: c.Queue, Kind: c.Kind, Next: c.Next, Waiting: c.Waiting, Paused: c.Paused,
+		Name: c.Name, Schedule: c.Schedule, Zone: c.Zone, Words: c.Words, Queue: c.Queue, Kind: c.Kind, Key: c.Key, Next: c.Next, Waiting: c.Waiting, Paused: c.Paused,
 		Overlap: c.Overlap.String(), CatchUp: c.CatchUp.String(), Start: c.Start, End: c.End, Version: c.Version, Runs: c.Runs,
+	}
+	if c.Cost > 1 {
+		v.Cost = c.Cost
 	}
 	if c.Jitter > 0 {
 		v.Jitter = c.Jitter.String()

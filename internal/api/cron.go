@@ -211,9 +211,12 @@ func (t *Translator) template(op *core.TaskCreate, in *pb.TaskTemplate) core.Fac
 	fact := t.fillCreate(op, &pb.TaskSpec{
 		Queue: in.GetQueue(), Kind: in.GetKind(), Payload: in.GetPayload(), ContentType: in.GetContentType(), Headers: in.GetHeaders(), Priority: in.GetPriority(),
 		MaxAttempts: in.GetMaxAttempts(), MaxCrashes: in.GetMaxCrashes(), MaxDeliveries: in.MaxDeliveries, Lease: in.GetLease(), MaxRun: in.GetMaxRun(),
-		Retry: in.GetRetry(), Labels: in.GetLabels(), Tag: in.GetTag(),
+		Retry: in.GetRetry(), Labels: in.GetLabels(), Tag: in.GetTag(), Key: in.GetKey(), Cost: in.GetCost(),
 	})
 	op.ID = core.TaskID{}
+	if op.Cost == 1 { // as without one: the same template has the same bytes
+		op.Cost = 0
+	}
 	return fact
 }
 
@@ -520,6 +523,7 @@ func showTemplate(op *core.TaskCreate) *pb.TaskTemplate {
 	out := &pb.TaskTemplate{
 		Queue: op.Queue, Kind: op.TaskKind, Payload: op.Payload, ContentType: op.ContentType, Headers: showHeaders(op.Headers), Priority: uint32(op.Priority),
 		MaxAttempts: op.MaxAttempts, MaxCrashes: op.MaxCrashes, Lease: spanOf(op.Lease), MaxRun: spanOf(op.MaxRun), Tag: op.Tag, Labels: showLabels(op.Labels),
+		Key: op.Key, Cost: op.Cost,
 	}
 	if op.MaxDeliveries != 0 {
 		n := max(op.MaxDeliveries, 0)

@@ -980,7 +980,9 @@ var taskTemplateFields = []jsonField[taskTemplateBody]{
 	{"max_run", func(d *jsonReader, m *taskTemplateBody) { m.MaxRun = d.duration() }},
 	{"retry", func(d *jsonReader, m *taskTemplateBody) { m.Retry = readNew(d, retryFields) }},
 	{"labels", func(d *jsonReader, m *taskTemplateBody) { m.Labels = d.TextMap("labels", 16) }},
+	{"key", func(d *jsonReader, m *taskTemplateBody) { m.Key = d.Filled() }},
 	{"tag", func(d *jsonReader, m *taskTemplateBody) { m.Tag = d.Filled() }},
+	{"cost", func(d *jsonReader, m *taskTemplateBody) { m.Cost = d.Uint32() }},
 }
 
 // finish takes over what the client's own values are.
@@ -2943,7 +2945,11 @@ func writeTaskTemplate(w *jsonWriter, m *pb.TaskTemplate) {
 	if len(m.GetLabels()) > 0 {
 		w.Texts("labels", m.GetLabels())
 	}
+	w.OptStr("key", m.GetKey())
 	w.OptStr("tag", m.GetTag())
+	if m.GetCost() != 0 {
+		w.Count("cost", uint64(m.GetCost()))
+	}
 }
 
 func writeCronRun(w *jsonWriter, m *pb.CronRun) {

@@ -3,6 +3,8 @@ package rest_test
 import (
 	"strings"
 	"testing"
+
+	"github.com/millrace/millrace/internal/core"
 )
 
 func TestACronFromItsSettingToItsEnd(t *testing.T) {
@@ -82,5 +84,64 @@ func TestACronThatCannotBeIsRefusedByFieldAndLimit(t *testing.T) {
 	}
 	if a := d.do(mail, "POST", "/v1/crons:preview", `{"schedule":"@daily","count":101}`).want(t, 400); !strings.Contains(string(a.body), `"field":"count"`) {
 		t.Errorf("%s", a.body)
+	}
+}
+
+func TestTasksOfACronHaveTheKeyAndTheCostOfItsTemplate(t *testing.T) {
+	d := openDoor(t, mail)
+	d.do(mail, "PUT", "/v1/queues/builds", `{"per_key":{"concurrency":1}}`).want(t, 201)
+	body := `{"schedule":"@yearly","overlap":"allow","template":{"queue":"builds","key":"ann","cost":5}}`
+	set := d.do(mail, "PUT", "/v1/crons/n", body).want(t, 200)
+	if set.text(t, "template", "key") != "ann" || string(set.field(t, "template", "cost")) != "5" {
+		t.Errorf("set: %s", set.body)
+	}
+	run := d.do(mail, "POST", "/v1/crons/n:trigger", "").want(t, 200)
+	d.do(mail, "POST", "/v1/crons/n:trigger", "").want(t, 200)
+	task := d.do(mail, "GET", "/v1/tasks/"+run.text(t, "task"), "").want(t, 200)
+	if task.text(t, "key") != "ann" || string(task.field(t, "cost")) != "5" {
+		t.Errorf("task: %s", task.body)
+	}
+	// Its tasks wait in the line of their key.
+	claimed := d.do(mail, "POST", "/v1/tasks:claim", `{"queues":["builds"],"max":10}`).want(t, 200)
+	if n := strings.Count(string(claimed.body), `"token"`); n != 1 {
+		t.Errorf("%d tasks of a key run at once: %s", n, claimed.body)
+	}
+	// A cost of 1 is that of a template without one.
+	d.do(mail, "PUT", "/v1/crons/n", `{"schedule":"@yearly","template":{"queue":"builds","cost":1}}`).want(t, 200)
+	if again := d.do(mail, "PUT", "/v1/crons/n", `{"schedule":"@yearly","template":{"queue":"builds"}}`).want(t, 200); again.text(t, "version") != "2" {
+		t.Errorf("set again: %s", again.body)
+	}
+	for template, want := range map[string]string{
+		`"key":""`: `"field":"template.key"`,
+		`"key":"` + strings.Repeat("k", core.MaxKey+1) + `"`: `"field":"template.key","limit":"key_bytes"`,
+		`"key":"a\u0000b"`: `"field":"template.key"`,
+		`"cost":1000001`:   `"field":"template.cost","limit":"cost"`,
+	} {
+		if a := d.do(mail, "PUT", "/v1/crons/n", `{"schedule":"@daily","template":{"queue":"q",`+template+`}}`); a.status < 400 || !strings.Contains(string(a.body), want) {
+			t.Errorf("%s: %s, want %s", template, a.body, want)
+		}
+	}
+}
+
+func TestTheKeyOfACronNamesItsPartitionUnlessATagDoes(t *testing.T) {
+	d := openDoorOf(t, 3, mail)
+	d.do(mail, "POST", "/v1/namespace", `{"partitions":3}`).want(t, 201)
+	set := func(template string) string {
+		return `{"schedule":"@yearly","template":{"queue":"q",` + template + `}}`
+	}
+	key := ""
+	for i := 0; key == ""; i++ {
+		if one := strings.Repeat("x", i+1); core.PlaceText([]byte(one), 3) != core.PlaceCron("n", 3) {
+			key = one
+		}
+	}
+	if a := d.do(mail, "PUT", "/v1/crons/n", set(`"key":"`+key+`"`)).want(t, 422); !strings.Contains(string(a.body), `template.key`) {
+		t.Errorf("a key of another partition: %s", a.body)
+	}
+	d.do(mail, "PUT", "/v1/crons/n", set(`"key":"n"`)).want(t, 200)
+	d.do(mail, "PUT", "/v1/crons/n", set(`"key":"`+key+`","tag":"n"`)).want(t, 200)
+	run := d.do(mail, "POST", "/v1/crons/n:trigger", "").want(t, 200)
+	if task := d.do(mail, "GET", "/v1/tasks/"+run.text(t, "task"), "").want(t, 200); task.text(t, "key") != key {
+		t.Errorf("task: %s", task.body)
 	}
 }

@@ -276,6 +276,7 @@ func taskForms(l *edge.Limits) map[string]Form {
 		"TaskTemplate.headers": Form{}.many(0, l.Headers-2), "TaskTemplate.labels": labelForm, "TaskTemplate.priority": wholes(0, l.Priority),
 		"TaskTemplate.max_attempts": attempts, "TaskTemplate.max_crashes": crashes, "TaskTemplate.max_deliveries": deliveries,
 		"TaskTemplate.lease": spans(api.LeaseSpan(l)), "TaskTemplate.max_run": spans(api.PositiveSpan(l)), "TaskTemplate.tag": plainText.filled().upTo(l.TagBytes),
+		"TaskTemplate.key": laneForm, "TaskTemplate.cost": wholes[int64](0, core.MaxCost),
 		"TaskTemplate.payload_base64": base64Form(l.PayloadBytes),
 		"TaskSpec.id":                 taskForm, "TaskSpec.queue": queueForm, "TaskSpec.kind": queueForm, "TaskSpec.content_type": plainText.upTo(l.ContentTypeBytes),
 		"TaskSpec.headers": Form{}.many(0, l.Headers), "TaskSpec.after": Form{}.many(0, core.MaxAfter), "After.id": taskForm, "TaskSpec.labels": labelForm, "BatchGetRequest.ids": taskForm.many(1, 100), "UpdateRequest.request_id": requestIDForm,

@@ -3,6 +3,7 @@ package millrace
 import (
 	"cmp"
 	"context"
+	"maps"
 	"time"
 	"unicode/utf8"
 
@@ -123,8 +124,9 @@ func CronCatchesUp(c CronCatchUp) CronOption {
 	return cronFunc(func(s *cronSettings) { s.req.Config.CatchUp = millracev1.CronConfig_CatchUp(c) })
 }
 
-// CronTask sets options of the tasks: labels, headers, a tag. Those that one task alone can have, such as an id or a delay, are
-// ErrInvalid.
+// CronTask sets options of the tasks: labels, headers, a tag, a key and what they cost. Those that one task alone can have, such as an id
+// or a delay, are ErrInvalid. In a namespace of several partitions the tag, or without one the key, must name the partition that the name
+// of the cron does, else it is ErrPartition: a tag that is the name always does.
 func CronTask(opts ...AddOption) CronOption {
 	return cronFunc(func(s *cronSettings) { s.task = append(s.task, opts...) })
 }
@@ -152,6 +154,10 @@ type Cron struct {
 	Payload     []byte
 	ContentType string
 	Priority    int
+	Key         string
+	Cost        int
+	Tag         string
+	Labels      map[string]string
 
 	Version uint64
 	Next    time.Time // its next slot; zero: there is none
@@ -170,7 +176,8 @@ func cronOf(c *millracev1.Cron) *Cron {
 		Name: c.GetName(), Schedule: cfg.GetSchedule(), Zone: cfg.GetZone(), Words: c.GetWords(), Jitter: cfg.GetJitter().AsDuration(),
 		Start: timeOf(cfg.GetStart()), End: timeOf(cfg.GetEnd()), Paused: cfg.GetPaused(), Overlap: CronOverlap(cfg.GetOverlap()), CatchUp: CronCatchUp(cfg.GetCatchUp()),
 		Queue: t.GetQueue(), Kind: cmp.Or(t.GetKind(), t.GetQueue()), Payload: t.GetPayload(), ContentType: cmp.Or(t.GetContentType(), "application/json"),
-		Priority: int(t.GetPriority()), Version: c.GetVersion(), Next: timeOf(c.GetNextAt()), Waiting: timeOf(c.GetWaitingAt()), Created: timeOf(c.GetCreatedAt()),
+		Priority: int(t.GetPriority()), Key: t.GetKey(), Cost: int(max(t.GetCost(), 1)), Tag: t.GetTag(), Labels: maps.Clone(t.GetLabels()),
+		Version: c.GetVersion(), Next: timeOf(c.GetNextAt()), Waiting: timeOf(c.GetWaitingAt()), Created: timeOf(c.GetCreatedAt()),
 		Updated: timeOf(c.GetUpdatedAt()), By: c.GetBy(), Runs: c.GetRuns(), LastRun: cronRunOf(c.GetLastRun()),
 	}
 }
@@ -183,7 +190,7 @@ type CronRun struct {
 	ByHand bool
 	// Outcome is started, waiting, skipped or refused. Skipped says why it made no task: overlap, missed or replaced.
 	Outcome, Skipped string
-	Task             string // the id of its task; empty: it made none
+	Task             string // the id of its task, or of the one that it will make; empty: it made none
 	State            State  // that of the task; 0: the task is not there any more
 	Passed           int    // slots that were passed over before it; 100 stands for 100 and more
 	Code, Message    string // why the task was refused
@@ -245,6 +252,7 @@ func templateOf(s *millracev1.TaskSpec) (*millracev1.TaskTemplate, error) {
 		{"delay", s.Delay != nil},
 		{"unique", s.Unique != nil},
 		{"expires_at", s.ExpiresAt != nil},
+		{"after", len(s.After) > 0 || s.OnDepFailure != 0},
 	} {
 		if f.set {
 			return nil, errorOf(fault.Invalid("template."+f.field, "must not be set: each run has its own"))
@@ -253,6 +261,7 @@ func templateOf(s *millracev1.TaskSpec) (*millracev1.TaskTemplate, error) {
 	return &millracev1.TaskTemplate{
 		Queue: s.Queue, Kind: s.Kind, Payload: s.Payload, ContentType: s.ContentType, Headers: s.Headers, Priority: s.Priority, MaxAttempts: s.MaxAttempts,
 		MaxCrashes: s.MaxCrashes, MaxDeliveries: s.MaxDeliveries, Lease: s.Lease, MaxRun: s.MaxRun, Retry: s.Retry, Labels: s.Labels, Tag: s.Tag,
+		Key: s.Key, Cost: s.Cost,
 	}, nil
 }
 

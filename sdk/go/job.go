@@ -176,6 +176,7 @@ func checkSpec(spec *millracev1.TaskSpec) error {
 		{"content_type", spec.ContentType},
 		{"unique.key", spec.Unique.GetKey()},
 		{"tag", spec.Tag},
+		{"key", spec.Key},
 	} {
 		if !utf8.ValidString(f.text) {
 			return badText(f.field)

@@ -2,6 +2,7 @@ package millrace
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -183,10 +184,35 @@ func (q Queue) Get(ctx context.Context) (QueueConfig, error) {
 // Set replaces the configuration, whose Version must be 0 or the one in force, and returns the new version. The same
 // configuration again changes nothing.
 func (q Queue) Set(ctx context.Context, cfg QueueConfig) (version uint64, err error) {
-	req := &millracev1.SetQueueRequest{Queue: q.name, Config: cfg.wire()}
-	if cfg.Version != 0 {
-		req.IfVersion = &cfg.Version
+	if cfg.Version == 0 {
+		return q.set(ctx, cfg, nil)
 	}
+	return q.set(ctx, cfg, &cfg.Version)
+}
+
+// updateTries is how often Update begins again: far more often than people and programs change one queue at once.
+const updateTries = 20
+
+// Update reads the configuration, has change set fields of it, and sets it if it was not changed meanwhile; else it begins
+// again, so change may be called several times. A queue that is not there is made. It returns the new version.
+func (q Queue) Update(ctx context.Context, change func(cfg *QueueConfig)) (version uint64, err error) {
+	for range updateTries {
+		var cfg QueueConfig
+		if cfg, err = q.Get(ctx); err != nil && !errors.Is(err, ErrNotFound) {
+			return 0, err
+		}
+		was := cfg.Version
+		change(&cfg)
+		if version, err = q.set(ctx, cfg, &was); !errors.Is(err, ErrPrecondition) {
+			return version, err
+		}
+	}
+	return 0, err
+}
+
+// set replaces the configuration, if its version is the one given; nil: whatever it is.
+func (q Queue) set(ctx context.Context, cfg QueueConfig, ifVersion *uint64) (version uint64, err error) {
+	req := &millracev1.SetQueueRequest{Queue: q.name, Config: cfg.wire(), IfVersion: ifVersion}
 	var resp *millracev1.SetQueueResponse
 	err = q.c.change(ctx, anywhere, func(ctx context.Context) (err error) {
 		resp, err = q.c.queues.Set(ctx, req)

@@ -229,7 +229,7 @@ func (CronChange_Kind) EnumDescriptor() ([]byte, []int) {
 	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{4, 0}
 }
 
-// TaskTemplate is what the tasks of a cron are made of. Its fields are those of a task.
+// TaskTemplate is what the tasks of a cron are made of. Its fields are those of TaskSpec, under the same numbers.
 type TaskTemplate struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Queue         string                 `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
@@ -245,7 +245,9 @@ type TaskTemplate struct {
 	MaxRun        *durationpb.Duration   `protobuf:"bytes,14,opt,name=max_run,json=maxRun,proto3" json:"max_run,omitempty"`                             // unset = the queue's, or none
 	Retry         *Retry                 `protobuf:"bytes,15,opt,name=retry,proto3" json:"retry,omitempty"`
 	Labels        map[string]string      `protobuf:"bytes,20,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // at most 16: names of 1 to 63 B, values of at most 128 B
+	Key           string                 `protobuf:"bytes,21,opt,name=key,proto3" json:"key,omitempty"`                                                                                 // at most 128 B; without a tag it must name the partition that the cron's name does
 	Tag           string                 `protobuf:"bytes,22,opt,name=tag,proto3" json:"tag,omitempty"`                                                                                 // at most 128 B; it must name the partition that the cron's name does
+	Cost          uint32                 `protobuf:"varint,23,opt,name=cost,proto3" json:"cost,omitempty"`                                                                              // 1 to 1,000,000: what each task weighs in shares and rates; default 1
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -371,11 +373,25 @@ func (x *TaskTemplate) GetLabels() map[string]string {
 	return nil
 }
 
+func (x *TaskTemplate) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
 func (x *TaskTemplate) GetTag() string {
 	if x != nil {
 		return x.Tag
 	}
 	return ""
+}
+
+func (x *TaskTemplate) GetCost() uint32 {
+	if x != nil {
+		return x.Cost
+	}
+	return 0
 }
 
 // CronConfig is what an operator says of a cron.
@@ -1754,7 +1770,7 @@ var File_millrace_v1_cron_proto protoreflect.FileDescriptor
 
 const file_millrace_v1_cron_proto_rawDesc = "" +
 	"\n" +
-	"\x16millrace/v1/cron.proto\x12\vmillrace.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bmillrace/rest/options.proto\x1a\x16millrace/v1/task.proto\"\xd3\x05\n" +
+	"\x16millrace/v1/cron.proto\x12\vmillrace.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bmillrace/rest/options.proto\x1a\x16millrace/v1/task.proto\"\x8b\x06\n" +
 	"\fTaskTemplate\x12\x1c\n" +
 	"\x05queue\x18\x02 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x05queue\x12\x1c\n" +
 	"\x04kind\x18\x03 \x01(\tB\bʵ\x1c\x040\x018\x01R\x04kind\x12.\n" +
@@ -1771,7 +1787,9 @@ const file_millrace_v1_cron_proto_rawDesc = "" +
 	"\amax_run\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\x06maxRun\x12(\n" +
 	"\x05retry\x18\x0f \x01(\v2\x12.millrace.v1.RetryR\x05retry\x12O\n" +
 	"\x06labels\x18\x14 \x03(\v2%.millrace.v1.TaskTemplate.LabelsEntryB\x10ʵ\x1c\f8\x01b\x06labelsh\x10R\x06labels\x12\x1a\n" +
-	"\x03tag\x18\x16 \x01(\tB\bʵ\x1c\x040\x018\x01R\x03tag\x1a9\n" +
+	"\x03key\x18\x15 \x01(\tB\bʵ\x1c\x040\x018\x01R\x03key\x12\x1a\n" +
+	"\x03tag\x18\x16 \x01(\tB\bʵ\x1c\x040\x018\x01R\x03tag\x12\x1a\n" +
+	"\x04cost\x18\x17 \x01(\rB\x06ʵ\x1c\x028\x01R\x04cost\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x11\n" +

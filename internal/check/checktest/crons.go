@@ -48,6 +48,7 @@ func (w *crons) set(name string, stamp core.ShardTime) core.Op {
 	}}
 	op.Template = core.TaskCreate{
 		Queue: pick(w.rand, []string{"mail", "img"}), Payload: []byte{byte(w.rand.IntN(3))}, Priority: uint8(w.rand.IntN(3)), Lease: core.Millis(1000 + w.rand.IntN(4000)),
+		Key: pick(w.rand, []string{"", "", "ann"}), Cost: pick(w.rand, []uint32{0, 0, 3}),
 	}
 	switch w.rand.IntN(30) {
 	case 0:

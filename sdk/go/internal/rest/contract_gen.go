@@ -911,7 +911,9 @@ func writeTaskTemplate(w *restBody, m *pb.TaskTemplate) {
 		w.object("retry", func() { writeRetry(w, x) })
 	}
 	w.textMap("labels", m.GetLabels())
+	w.text("key", m.GetKey())
 	w.text("tag", m.GetTag())
+	w.int("cost", int64(m.GetCost()))
 }
 
 func writeTriggerCronRequest(w *restBody, m *pb.TriggerCronRequest) {

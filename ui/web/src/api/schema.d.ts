@@ -2723,7 +2723,7 @@ export interface components {
             /** @enum {string} */
             catch_up?: "one" | "none" | "all";
         };
-        /** @description TaskTemplate is what the tasks of a cron are made of. Its fields are those of a task. */
+        /** @description TaskTemplate is what the tasks of a cron are made of. Its fields are those of TaskSpec, under the same numbers. */
         TaskTemplate: {
             queue: string;
             /** @description default: the queue's name */
@@ -2772,8 +2772,12 @@ export interface components {
             labels?: {
                 [key: string]: string;
             };
+            /** @description at most 128 B; without a tag it must name the partition that the cron's name does */
+            key?: string;
             /** @description at most 128 B; it must name the partition that the cron's name does */
             tag?: string;
+            /** @description 1 to 1,000,000: what each task weighs in shares and rates; default 1 */
+            cost?: number;
         } & unknown;
         TriggerCronRequest: {
             /** @description of the task, 26 characters of base32; made by the server when empty, and then the call is not repeatable */
