@@ -43,9 +43,20 @@ def threads(c: mr.Client) -> None:
     r = tx.commit()
     print(r.revs + 1)  # wrong
     print(a, b, n, x)
+    name: str = apart.cron(c, "n", "@daily", {"to": "ada"}, zone="UTC", overlap="allow", key="k").name
+    apart.cron(c, "n", "@daily", {"from": "ada"})  # wrong
+    apart.cron(c, "n", "@daily", {"to": "ada"}, overlap="maybe")  # wrong
+    apart.cron(c, "n", "@daily", {"to": "ada"}, delay=5)  # wrong
+    version: int = c.queue("q").update(concurrency=3, rate=mr.Rate(10, 60), per_key=None)
+    c.queue("q").set(order="random")  # wrong
+    c.queue("q").update(colour="red")  # wrong
+    for k in c.queue("q").keys(sort="backlog"):
+        print(k.ready + 1, name, version)
 
 
 async def loops(c: mr.AsyncClient) -> None:
     ok: str = await (await sync.add(c, 1)).wait()
     bad: int = await (await sync.add(c, 1)).wait()  # wrong
-    print(ok, bad)
+    words: str = (await apart.cron(c, "n", "@daily", {"to": "ada"})).words
+    await apart.cron(c, "n", "@daily", {"to": "ada"}, end="2030-01-01")  # wrong
+    print(ok, bad, words)

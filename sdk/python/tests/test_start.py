@@ -16,13 +16,14 @@ from millrace_sdk.testing import DevServer
 # protobuf the implementation in Python and the descriptors of descriptors.
 LATER = set(
     """
-millrace_sdk.aio millrace_sdk.kv millrace_sdk.queue millrace_sdk.raw millrace_sdk.task millrace_sdk.testing
-millrace_sdk.webhook millrace_sdk.worker millrace_sdk._effects millrace_sdk._record millrace_sdk._renew
-millrace_sdk._run millrace_sdk._core.helper millrace_sdk._core.lane millrace_sdk._core.report millrace_sdk._core.rest
-millrace_sdk._core.rest_stream millrace_sdk._core.rest_waits millrace_sdk._core.restjson millrace_sdk._core.share
-millrace_sdk._core.slots millrace_sdk._core.web millrace_sdk._core.work
-concurrent.futures.process concurrent.futures.thread hashlib hmac http.client ipaddress multiprocessing pkgutil tempfile
-urllib.parse urllib.request
+millrace_sdk.aio millrace_sdk.bulk millrace_sdk.cron millrace_sdk.kv millrace_sdk.queue millrace_sdk.raw
+millrace_sdk.task millrace_sdk.testing millrace_sdk.webhook millrace_sdk.worker millrace_sdk._effects
+millrace_sdk._record millrace_sdk._renew millrace_sdk._run millrace_sdk._core.helper millrace_sdk._core.lane
+millrace_sdk._core.report millrace_sdk._core.rest millrace_sdk._core.rest_stream millrace_sdk._core.rest_waits
+millrace_sdk._core.restjson millrace_sdk._core.share millrace_sdk._core.slots millrace_sdk._core.web
+millrace_sdk._core.work
+concurrent.futures.process concurrent.futures.thread hashlib hmac http.client ipaddress multiprocessing pkgutil
+tempfile urllib.parse urllib.request
 """.split()  # noqa: SIM905
 )
 PROTOBUF = set(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import datetime
+from collections.abc import AsyncIterator, Callable
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ._core import base, engine, loop, wire
 from ._core.producer import Call, Waiting
+from .bulk import Action, AsyncBulk, BulkCount, BulkInfo, BulkOptions, bulks, count_bulk, start_bulk
 from .client import (
     _CLOSE_WITHIN,
     _abandon,
@@ -22,13 +24,17 @@ from .client import (
     of_task,
     task_result,
 )
+from .cron import AsyncCron, CronInfo, CronPreview, acrons, preview
 from .errors import MillraceError
 from .job import Job
 from .kv import AsyncKeyspace
-from .queue import AsyncQueue
+from .queue import AsyncQueue, QueueOnly, QueueSort, aqueues
 from .raw import AsyncRaw
 from .tx import Changes
-from .types import Committed, TaskInfo, committed, task_info
+from .types import Committed, QueueStats, TaskInfo, committed, task_info
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 R = TypeVar("R")
 
@@ -223,6 +229,25 @@ class AsyncClient(base.BaseClient):
         """Return a queue."""
         return AsyncQueue(self, name)
 
+    def queues(self, *, prefix: str = "", sort: QueueSort = "name", only: QueueOnly = "") -> AsyncIterator[QueueStats]:
+        """Go through the queues with their counters, by name or as sort says, page by page."""
+        return aqueues(self, prefix, sort, only)
+
+    def cron(self, name: str) -> AsyncCron:
+        """Return a cron. Job.cron makes one."""
+        return AsyncCron(self, name)
+
+    def crons(self, *, prefix: str = "") -> AsyncIterator[CronInfo]:
+        """Go through the crons by name, page by page."""
+        return acrons(self, prefix)
+
+    async def preview_cron(
+        self, schedule: str, *, zone: str = "", count: int = 5, after: datetime.datetime | None = None
+    ) -> CronPreview:
+        """Say when a schedule holds: its next slots, 1 to 100, from now or after a time. Nothing is stored."""
+        out: CronPreview = await preview(self, schedule, zone, count, after)
+        return out
+
     async def task(self, id: str) -> TaskInfo:
         """Read a task. NotFound: there is none with this id."""
         request = wire.message("GetRequest")(id=id)
@@ -235,6 +260,29 @@ class AsyncClient(base.BaseClient):
         """Ask for the cancel of a task; with force its worker loses it at once."""
         request = wire.message("CancelRequest")(id=id, reason=reason, force=force, request_id=wire.random16())
         await self._unary("TaskService/Cancel", request, "CancelResponse", _nothing, place=of_task(id))
+
+    async def start_bulk(self, action: Action, **o: Unpack[BulkOptions]) -> BulkInfo:
+        """Begin a job that acts on every task of a filter, in all partitions.
+
+        The server goes on with it when the client is gone. Tasks that are added after the start are left alone. At most
+        10 jobs run at once in a namespace.
+        """
+        out: BulkInfo = await start_bulk(self, action, o)
+        return out
+
+    async def count_bulk(self, action: Action, **o: Unpack[BulkOptions]) -> BulkCount:
+        """Count what a bulk job would find, and change nothing."""
+        out: BulkCount = await count_bulk(self, action, o)
+        return out
+
+    def bulk(self, id: str) -> AsyncBulk:
+        """Return a bulk job."""
+        return AsyncBulk(self, id)
+
+    async def bulks(self) -> list[BulkInfo]:
+        """List the bulk jobs that run and those that ended within a day, the last begun first."""
+        out: list[BulkInfo] = await bulks(self)
+        return out
 
     @property
     def raw(self) -> AsyncRaw:

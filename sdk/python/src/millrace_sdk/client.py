@@ -5,8 +5,9 @@ from __future__ import annotations
 import _thread
 import asyncio
 import concurrent.futures
+import datetime
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -19,9 +20,14 @@ from .tx import Changes
 from .types import Committed, TaskInfo, committed, task_info
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .bulk import Action, Bulk, BulkCount, BulkInfo, BulkOptions
+    from .cron import Cron, CronInfo, CronPreview
     from .kv import Keyspace
-    from .queue import Queue
+    from .queue import Queue, QueueOnly, QueueSort
     from .raw import Raw
+    from .types import QueueStats
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -218,6 +224,33 @@ class Client(base.BaseClient):
 
         return Queue(self, name)
 
+    def queues(self, *, prefix: str = "", sort: QueueSort = "name", only: QueueOnly = "") -> Iterator[QueueStats]:
+        """Go through the queues with their counters, by name or as sort says, page by page."""
+        from .queue import queues
+
+        return queues(self, prefix, sort, only)
+
+    def cron(self, name: str) -> Cron:
+        """Return a cron. Job.cron makes one."""
+        from .cron import Cron
+
+        return Cron(self, name)
+
+    def crons(self, *, prefix: str = "") -> Iterator[CronInfo]:
+        """Go through the crons by name, page by page."""
+        from .cron import crons
+
+        return crons(self, prefix)
+
+    def preview_cron(
+        self, schedule: str, *, zone: str = "", count: int = 5, after: datetime.datetime | None = None
+    ) -> CronPreview:
+        """Say when a schedule holds: its next slots, 1 to 100, from now or after a time. Nothing is stored."""
+        from .cron import preview
+
+        out: CronPreview = preview(self, schedule, zone, count, after)
+        return out
+
     def task(self, id: str) -> TaskInfo:
         """Read a task. NotFound: there is none with this id."""
         request = wire.message("GetRequest")(id=id)
@@ -230,6 +263,37 @@ class Client(base.BaseClient):
         """Ask for the cancel of a task; with force its worker loses it at once."""
         request = wire.message("CancelRequest")(id=id, reason=reason, force=force, request_id=wire.random16())
         self._unary("TaskService/Cancel", request, "CancelResponse", _nothing, place=of_task(id))
+
+    def start_bulk(self, action: Action, **o: Unpack[BulkOptions]) -> BulkInfo:
+        """Begin a job that acts on every task of a filter, in all partitions.
+
+        The server goes on with it when the client is gone. Tasks that are added after the start are left alone. At most
+        10 jobs run at once in a namespace.
+        """
+        from .bulk import start_bulk
+
+        out: BulkInfo = start_bulk(self, action, o)
+        return out
+
+    def count_bulk(self, action: Action, **o: Unpack[BulkOptions]) -> BulkCount:
+        """Count what a bulk job would find, and change nothing."""
+        from .bulk import count_bulk
+
+        out: BulkCount = count_bulk(self, action, o)
+        return out
+
+    def bulk(self, id: str) -> Bulk:
+        """Return a bulk job."""
+        from .bulk import Bulk
+
+        return Bulk(self, id)
+
+    def bulks(self) -> list[BulkInfo]:
+        """List the bulk jobs that run and those that ended within a day, the last begun first."""
+        from .bulk import bulks
+
+        out: list[BulkInfo] = bulks(self)
+        return out
 
     @property
     def raw(self) -> Raw:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from .aio import AsyncClient, AsyncHandle
     from .client import Client, Handle
+    from .cron import CronInfo
     from .task import Task
     from .tx import Changes
 
@@ -28,23 +29,16 @@ A = TypeVar("A")
 R = TypeVar("R")
 
 
-class TaskOptions(TypedDict, total=False):
-    """What a task may have of its own. What it leaves out is the job's setting, then the queue's."""
+class TemplateOptions(TypedDict, total=False):
+    """What tasks may have of their own, those of crons too. What is left out is the job's setting, then the queue's."""
 
-    id: str  # of new_id: makes the add repeatable over processes
     queue: str
     tag: str  # in a namespace of several partitions, tasks and keys with one tag share one
     key: str  # the line of the queue that it waits in, which gets its share and has limits of its own
     cost: int  # what it weighs in shares and rates; default 1
-    delay: float  # seconds until it is ready
-    run_at: datetime.datetime  # or the time
-    expires_at: datetime.datetime  # it is dead if no worker got it by then
     priority: int  # 0 to 9; 9 is first
-    unique: str | Unique
     headers: Mapping[str, str]
     labels: Mapping[str, str]
-    after: Iterable[str | After | Handle[Any] | AsyncHandle[Any]]  # it is blocked until these tasks have completed
-    on_dep_failure: Literal["hold", "cancel", "run"]  # what follows when one of them is not completed
     attempts: int
     crashes: int
     deliveries: int
@@ -53,9 +47,35 @@ class TaskOptions(TypedDict, total=False):
     retry: Retry
 
 
+class TaskOptions(TemplateOptions, total=False):
+    """What a task may have of its own."""
+
+    id: str  # of new_id: makes the add repeatable over processes
+    delay: float  # seconds until it is ready
+    run_at: datetime.datetime  # or the time
+    expires_at: datetime.datetime  # it is dead if no worker got it by then
+    unique: str | Unique
+    after: Iterable[str | After | Handle[Any] | AsyncHandle[Any]]  # it is blocked until these tasks have completed
+    on_dep_failure: Literal["hold", "cancel", "run"]  # what follows when one of them is not completed
+
+
 class AddOptions(TaskOptions, total=False):
     """Options of an add: those of the task, and of the call."""
 
+    timeout: float | None  # seconds; default: the client's
+
+
+class CronOptions(TemplateOptions, total=False):
+    """Options of a cron: those of its tasks, its own, and of the call."""
+
+    zone: str  # of the schedule, by its name in the IANA database; default: UTC
+    overlap: Literal["skip", "allow", "queue_one", "cancel_previous"]  # while the task of the run before has not ended
+    catch_up: Literal["one", "none", "all"]  # which slots that were missed run
+    jitter: float  # seconds, of which each task waits for a part
+    start: datetime.datetime  # no slot before it; a time without a zone is UTC
+    end: datetime.datetime  # no slot after it
+    paused: bool  # slots go by until it is resumed
+    if_version: int  # that it must have; 0: it must not be there yet
     timeout: float | None  # seconds; default: the client's
 
 
@@ -162,6 +182,12 @@ class Job(Generic[A, R]):
     # Tasks.
 
     def _spec(self, args: A, o: TaskOptions) -> Any:
+        """Make the message of a task that is added now."""
+        spec = self._made(args, o)
+        inject(spec.headers)
+        return spec
+
+    def _made(self, args: A, o: TaskOptions) -> Any:
         """Make the message of a task. An id that is not given is made where the task is placed."""
         if self._template is None:
             spec = wire.TaskSpec(queue=self.queue, kind=self.name)
@@ -176,7 +202,6 @@ class Job(Generic[A, R]):
         if o:
             _settle_settings(spec, o)
             _settle_options(spec, o)
-        inject(spec.headers)
         return spec
 
     @overload
@@ -210,6 +235,22 @@ class Job(Generic[A, R]):
     def add_tx(self, tx: Changes, args: A, **o: Unpack[TaskOptions]) -> str:
         """Add a task in a transaction, or as an effect of a handler. It returns the task's id."""
         return tx._create(Prepared(self._spec(args, o)))
+
+    @overload
+    def cron(self, c: Client, name: str, schedule: str, args: A, **o: Unpack[CronOptions]) -> CronInfo: ...
+    @overload
+    def cron(
+        self, c: AsyncClient, name: str, schedule: str, args: A, **o: Unpack[CronOptions]
+    ) -> Coroutine[Any, Any, CronInfo]: ...
+    def cron(self, c: Any, name: str, schedule: str, args: A, **o: Any) -> Any:
+        """Make a cron whose tasks are those of this job with args, or replace it. This needs the scope admin.
+
+        The schedule has five fields as in crontab(5), or six with seconds first, or is @every with a duration, @hourly,
+        @daily, @weekly, @monthly or @yearly. Client.cron does the rest.
+        """
+        from .cron import set_cron  # a process that only adds tasks does not need it
+
+        return set_cron(c, self, name, schedule, args, o)
 
 
 def _settle_settings(spec: Any, s: Mapping[str, Any]) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import datetime
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import codec, convert, errors
 from ._core import place, wire
+from .types import set_until
 
 if TYPE_CHECKING:
     from .job import Prepared
@@ -244,15 +244,10 @@ class TxQueue:
 
     def pause(self, reason: str = "", *, seconds: float | None = None, until: datetime.datetime | None = None) -> None:
         """Give out no tasks until it is resumed, for some seconds, or until a time; a time without a zone is UTC."""
-        if seconds is not None and until is not None:
-            raise ValueError("seconds and until are mutually exclusive")
-        m = self._to._op().queue_pause
-        m.queue, m.reason = self._name, reason
-        if seconds is not None:
-            wire.set_time(m.until, time.time() + seconds)
-        elif until is not None:
-            at = until if until.tzinfo is not None else until.replace(tzinfo=datetime.timezone.utc)
-            wire.set_time(m.until, at.timestamp())
+        op = wire.Op()
+        op.queue_pause.queue, op.queue_pause.reason = self._name, reason
+        set_until(op.queue_pause, seconds, until)
+        self._to._ops.append(op)
 
     def resume(self) -> None:
         """Give out tasks again."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -10,7 +11,7 @@ from typing import Any, Literal
 from ._core import wire
 
 Backoff = Literal["fixed", "linear", "exponential", "full_jitter", "equal_jitter"]
-_BACKOFFS = {"fixed": 1, "linear": 2, "exponential": 3, "full_jitter": 4, "equal_jitter": 5}
+BACKOFFS = {"fixed": 1, "linear": 2, "exponential": 3, "full_jitter": 4, "equal_jitter": 5}
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Retry:
         if self.factor is not None:
             m.factor = self.factor
         if self.backoff is not None:
-            m.backoff = _BACKOFFS[self.backoff]
+            m.backoff = BACKOFFS[self.backoff]
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,16 @@ class TaskInfo:
 
 
 @dataclass(frozen=True)
+class QueuePaused:
+    """Why a queue, or a key of one, gives out no tasks."""
+
+    since: datetime.datetime | None
+    until: datetime.datetime | None  # None: until it is resumed
+    by: str  # name of the token
+    reason: str
+
+
+@dataclass(frozen=True)
 class QueueStats:
     """Counters of a queue."""
 
@@ -156,6 +167,9 @@ class QueueStats:
     cancelled: int
     created: int
     paused: bool
+    pause: QueuePaused | None = None  # why it is paused
+    oldest_ready: datetime.datetime | None = None  # since when the task waits that has been ready for longest
+    message: Any = field(repr=False, compare=False, default=None)  # of the contract, with all that it has
 
 
 def time_of(t: Any) -> datetime.datetime:
@@ -165,8 +179,24 @@ def time_of(t: Any) -> datetime.datetime:
     )
 
 
-def _maybe(m: Any, name: str) -> datetime.datetime | None:
+def maybe_time(m: Any, name: str) -> datetime.datetime | None:
+    """Read a Timestamp that may be unset."""
     return time_of(getattr(m, name)) if m.HasField(name) else None
+
+
+def unix_of(t: datetime.datetime) -> float:
+    """Return the seconds since 1970 of a time; one without a zone is UTC."""
+    return (t if t.tzinfo is not None else t.replace(tzinfo=datetime.timezone.utc)).timestamp()
+
+
+def set_until(m: Any, seconds: float | None, until: datetime.datetime | None) -> None:
+    """Write when a pause ends."""
+    if seconds is not None and until is not None:
+        raise ValueError("seconds and until are mutually exclusive")
+    if seconds is not None:
+        wire.set_time(m.until, time.time() + seconds)
+    elif until is not None:
+        wire.set_time(m.until, unix_of(until))
 
 
 def task_info(t: Any) -> TaskInfo:
@@ -194,9 +224,9 @@ def task_info(t: Any) -> TaskInfo:
         error_code=t.error.code,
         error_message=t.error.message,
         progress=(t.progress.percent, t.progress.message) if t.HasField("progress") else None,
-        run_at=_maybe(t, "run_at"),
-        created_at=_maybe(t, "created_at"),
-        finished_at=_maybe(t, "finished_at"),
+        run_at=maybe_time(t, "run_at"),
+        created_at=maybe_time(t, "created_at"),
+        finished_at=maybe_time(t, "finished_at"),
         message=t,
         after=tuple(
             Dependency(a.id, "terminal" if a.on == 1 else "completed", wire.state(a.state) if a.state else "", a.waits)
@@ -224,7 +254,18 @@ def queue_stats(s: Any) -> QueueStats:
         cancelled=s.cancelled,
         created=s.created,
         paused=s.HasField("paused"),
+        pause=queue_paused(s),
+        oldest_ready=maybe_time(s, "oldest_ready"),
+        message=s,
     )
+
+
+def queue_paused(m: Any) -> QueuePaused | None:
+    """Read the pause of a queue or a key."""
+    if not m.HasField("paused"):
+        return None
+    p = m.paused
+    return QueuePaused(maybe_time(p, "since"), maybe_time(p, "until"), p.by, p.reason)
 
 
 def committed(kinds: Sequence[str], answer: Any, at: Any) -> Committed:
