@@ -9,7 +9,7 @@ const rest = JSON.parse(readFileSync(new URL("rest.json", from), "utf8"));
 const { FileDescriptorSet, FieldDescriptorProto_Type: Type, FieldDescriptorProto_Label: Label } = descriptors;
 const set = FileDescriptorSet.decode(readFileSync(new URL("contract.binpb", from)));
 
-const files = ["stream", "task", "kv", "ref_change", "vector"];
+const files = ["stream", "task", "bulk", "cron", "kv", "ref_change", "vector"];
 const own = set.file.filter((f) => files.some((n) => f.name === `millrace/v1/${n}.proto`));
 const code = own.map((f) => readFileSync(new URL(f.name.replace(".proto", ".ts"), to), "utf8")).join("\n");
 const prefix = ".millrace.v1.";

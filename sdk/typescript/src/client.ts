@@ -1,15 +1,26 @@
+import {
+	Bulk,
+	type BulkAction,
+	type BulkCount,
+	type BulkInfo,
+	type BulkOptions,
+	bulks,
+	countBulk,
+	startBulk,
+} from "./bulk.js";
 import { Hub, type Logger } from "./core/hub.js";
 import { placeOfId } from "./core/place.js";
 import type { Method, TlsOptions } from "./core/transport.js";
 import { restHosts, type Transport } from "./core/ways.js";
+import { Cron, type CronInfo, type CronPreview, crons, previewCron } from "./cron.js";
 import { Engine } from "./engine.js";
 import { invalid, millis, type Span } from "./errors.js";
-import { AfterOn, CancelRequest, GetRequest } from "./gen/millrace/v1/task.js";
-import { stateName } from "./job.js";
+import { CancelRequest, GetRequest } from "./gen/millrace/v1/task.js";
+import { type TaskInfo, taskInfo } from "./info.js";
 import { KV } from "./kv.js";
 import { Ledger } from "./ledger.js";
 import { methods } from "./methods.js";
-import { fromTimestamp } from "./time.js";
+import { Queue, type QueueStats, type QueuesQuery, queues } from "./queue.js";
 import { Tx } from "./tx.js";
 
 /** Where the server is, and how the client speaks to it. */
@@ -38,56 +49,6 @@ export interface ClientOptions {
 	logger?: Logger;
 	/** Is given one line of JSON for each call that ended. */
 	ledger?: (line: string) => void;
-}
-
-/** A task as it stands. */
-export interface TaskInfo {
-	id: string;
-	queue: string;
-	kind: string;
-	state: string;
-	reason: string;
-	attempt: number;
-	failures: number;
-	crashes: number;
-	snoozes: number;
-	priority: number;
-	tag: string;
-	key: string;
-	cost: number;
-	labels: Record<string, string>;
-	createdAt: Date | undefined;
-	finishedAt: Date | undefined;
-	errorCode: string;
-	errorMessage: string;
-	progress: { percent: number; message: string } | undefined;
-	/** The tasks that it was made to wait for. */
-	after: Dependency[];
-	/** How many of them a blocked task waits for. */
-	pending: number;
-	/** How many blocked tasks wait for this one. */
-	dependents: number;
-}
-
-/** How a task stands that another one was made to wait for. */
-export interface Dependency {
-	id: string;
-	/** Terminal: any end is enough. */
-	on: "completed" | "terminal";
-	/** Empty where it is not there any more. */
-	state: string;
-	/** The other one still waits for it. */
-	waits: boolean;
-}
-
-/** Counts of a queue. */
-export interface QueueStats {
-	ready: number;
-	scheduled: number;
-	running: number;
-	completed: number;
-	dead: number;
-	cancelled: number;
 }
 
 const local = (address: string): boolean => {
@@ -166,35 +127,7 @@ export class Client {
 	async task(id: string, o: { timeout?: Span; signal?: AbortSignal } = {}): Promise<TaskInfo> {
 		const request = GetRequest.fromPartial({ id, meta: true });
 		const t = (await this.engine.call(methods.getTask, request, o, (n) => placeOfId(id, n))).task!;
-		return {
-			id: t.id,
-			queue: t.queue,
-			kind: t.kind,
-			state: stateName(t.state),
-			reason: t.reason,
-			attempt: t.attempt,
-			failures: t.failures,
-			crashes: t.crashes,
-			snoozes: t.snoozes,
-			priority: t.priority,
-			tag: t.tag,
-			key: t.key,
-			cost: t.cost || 1,
-			labels: t.labels,
-			createdAt: fromTimestamp(t.createdAt),
-			finishedAt: fromTimestamp(t.finishedAt),
-			errorCode: t.error?.code ?? "",
-			errorMessage: t.error?.message ?? "",
-			progress: t.progress && { percent: t.progress.percent, message: t.progress.message },
-			after: t.after.map((a) => ({
-				id: a.id,
-				on: a.on === AfterOn.TERMINAL ? "terminal" : "completed",
-				state: a.state ? stateName(a.state) : "",
-				waits: a.waits,
-			})),
-			pending: t.pending,
-			dependents: t.dependents,
-		};
+		return taskInfo(t);
 	}
 
 	/** Cancels a task: one that waits at once; the worker of one that runs is told. */
@@ -208,20 +141,54 @@ export class Client {
 	}
 
 	/** A queue, by its name. */
-	queue(name: string): { stats(): Promise<QueueStats> } {
-		return {
-			stats: async () => {
-				const s = (await this.engine.call(methods.queueStats, { queue: name })).stats!;
-				return {
-					ready: Number(s.ready),
-					scheduled: Number(s.scheduled),
-					running: Number(s.running),
-					completed: Number(s.completed),
-					dead: Number(s.dead),
-					cancelled: Number(s.cancelled),
-				};
-			},
-		};
+	queue(name: string): Queue {
+		return new Queue(this, name);
+	}
+
+	/** Lists queues with their counters, by name or as sort says. */
+	queues(o: QueuesQuery & { timeout?: Span; signal?: AbortSignal } = {}): AsyncGenerator<QueueStats> {
+		return queues(this, o);
+	}
+
+	/** A cron, by its name. Job.cron makes one. */
+	cron(name: string): Cron {
+		return new Cron(this, name);
+	}
+
+	/** Lists crons by name. */
+	crons(o: { prefix?: string; timeout?: Span; signal?: AbortSignal } = {}): AsyncGenerator<CronInfo> {
+		return crons(this, o);
+	}
+
+	/** Says when a schedule holds: its next slots, 1 to 100, from now or after a time. Nothing is stored. */
+	previewCron(
+		schedule: string,
+		o: { zone?: string; count?: number; after?: Date; timeout?: Span; signal?: AbortSignal } = {},
+	): Promise<CronPreview> {
+		return previewCron(this, schedule, o);
+	}
+
+	/**
+	 * Begins a job that acts on every task of a filter, in all partitions. The server goes on with it when the client is gone; tasks that are
+	 * added after the start are left alone. At most 10 jobs run at once in a namespace.
+	 */
+	startBulk(action: BulkAction, o: BulkOptions = {}): Promise<BulkInfo> {
+		return startBulk(this, action, o);
+	}
+
+	/** Counts what a bulk job would find, and changes nothing. */
+	countBulk(action: BulkAction, o: BulkOptions = {}): Promise<BulkCount> {
+		return countBulk(this, action, o);
+	}
+
+	/** A bulk job, by its id. */
+	bulk(id: string): Bulk {
+		return new Bulk(this, id);
+	}
+
+	/** Lists the bulk jobs that run and those that ended within a day, the last begun first. */
+	bulks(o: { timeout?: Span; signal?: AbortSignal } = {}): Promise<BulkInfo[]> {
+		return bulks(this, o);
 	}
 
 	/** Replaces the token, for open streams too, before the one in use expires. */

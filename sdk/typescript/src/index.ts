@@ -1,10 +1,30 @@
 /** Client of Millrace, a durable work queue with transactions. */
-export { Client, type ClientOptions, type Dependency, type QueueStats, type TaskInfo } from "./client.js";
+export {
+	Bulk,
+	type BulkAction,
+	type BulkCount,
+	type BulkInfo,
+	type BulkOptions,
+	type BulkSettings,
+	type RedriveOptions,
+	type TaskFilter,
+} from "./bulk.js";
+export { Client, type ClientOptions } from "./client.js";
 export type { Codec } from "./content.js";
 export type { Logger } from "./core/hub.js";
 export { newId } from "./core/place.js";
 export type { Method, TlsOptions } from "./core/transport.js";
 export type { Transport } from "./core/ways.js";
+export {
+	type CatchUp,
+	Cron,
+	type CronChange,
+	type CronInfo,
+	type CronOptions,
+	type CronPreview,
+	type CronRun,
+	type Overlap,
+} from "./cron.js";
 export {
 	BatchError,
 	type Code,
@@ -19,6 +39,7 @@ export {
 	TaskError,
 } from "./errors.js";
 export { Cancelled, LeaseLost, Stopped } from "./handler.js";
+export type { Dependency, TaskInfo } from "./info.js";
 export {
 	type AddOptions,
 	type Binding,
@@ -32,8 +53,30 @@ export {
 } from "./job.js";
 export { KV, Value } from "./kv.js";
 export { methods } from "./methods.js";
+export {
+	type KeyLimits,
+	Queue,
+	type QueueCeilings,
+	type QueueChanges,
+	type QueueConfig,
+	type QueueKey,
+	type QueuePaused,
+	type QueueSettings,
+	type QueueStats,
+	type QueuesQuery,
+	type Rate,
+} from "./queue.js";
 export type { Schema } from "./schema.js";
 export { Task } from "./task.js";
-export { Changes, type Committed, type Condition, type KeyRange, type Point, Tx, type TxKV } from "./tx.js";
+export {
+	Changes,
+	type Committed,
+	type Condition,
+	type KeyRange,
+	type PauseOptions,
+	type Point,
+	Tx,
+	type TxKV,
+} from "./tx.js";
 export * from "./webhook.js";
 export { type Settlement, Worker, type WorkerOptions } from "./worker.js";

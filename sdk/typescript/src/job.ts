@@ -1,12 +1,14 @@
 import type { Client } from "./client.js";
 import { type Codec, decode, encode } from "./content.js";
 import { newId } from "./core/place.js";
+import type { CronInfo, CronOptions } from "./cron.js";
 import { BatchError, invalid, MillraceError, millis, type Span, TaskError } from "./errors.js";
 import {
 	type After,
 	AfterOn,
 	Backoff,
 	OnDepFailure,
+	type Retry,
 	State,
 	type TaskSpec,
 	TaskSpec as TaskSpecCodec,
@@ -16,16 +18,16 @@ import {
 } from "./gen/millrace/v1/task.js";
 import { type Schema, type Validated, validate } from "./schema.js";
 import type { Task } from "./task.js";
-import { toDuration, toTimestamp } from "./time.js";
+import { fromDuration, toDuration, toTimestamp } from "./time.js";
 import type { Changes } from "./tx.js";
 
 /** How a job is tried again. */
-export interface RetryPolicy {
+export interface RetryPolicy<Time = Span> {
 	/** The first pause, and the longest one. */
-	base?: Span;
-	max?: Span;
+	base?: Time;
+	max?: Time;
 	factor?: number;
-	backoff?: "fullJitter" | "exponential" | "fixed" | "linear";
+	backoff?: "fullJitter" | "equalJitter" | "exponential" | "fixed" | "linear";
 }
 
 /** Settings of a job. What is left out is the queue's. */
@@ -152,10 +154,31 @@ export const stateName = (s: State): string => (State[s] ?? "unknown").toLowerCa
 
 const backoffs = {
 	fullJitter: Backoff.FULL_JITTER,
+	equalJitter: Backoff.EQUAL_JITTER,
 	exponential: Backoff.EXPONENTIAL,
 	fixed: Backoff.FIXED,
 	linear: Backoff.LINEAR,
 };
+
+export function wireRetry(r: RetryPolicy): Retry {
+	return {
+		backoff: r.backoff ? backoffs[r.backoff] : Backoff.BACKOFF_UNSPECIFIED,
+		base: r.base === undefined ? undefined : toDuration(millis(r.base)),
+		factor: r.factor ?? 0,
+		max: r.max === undefined ? undefined : toDuration(millis(r.max)),
+	};
+}
+
+/** A policy as it was read; times are milliseconds. */
+export function retryOf(r: Retry): RetryPolicy<number> {
+	const out: RetryPolicy<number> = {};
+	const found = (Object.keys(backoffs) as (keyof typeof backoffs)[]).find((name) => backoffs[name] === r.backoff);
+	if (found) out.backoff = found;
+	if (r.base) out.base = fromDuration(r.base);
+	if (r.factor) out.factor = r.factor;
+	if (r.max) out.max = fromDuration(r.max);
+	return out;
+}
 
 const depFailures = { hold: OnDepFailure.HOLD, cancel: OnDepFailure.CANCEL, run: OnDepFailure.RUN };
 
@@ -237,6 +260,16 @@ export class Job<In, Args, Out> {
 		return new Handle<Out>(undefined, spec, { replayed: false, replaced: false }, this.options.codec);
 	}
 
+	/**
+	 * Makes a cron whose tasks are those of this job with args, or replaces it; this needs the scope admin. The schedule has five fields as in
+	 * crontab(5), or six with seconds first, or is @every with a duration, @hourly, @daily, @weekly, @monthly or @yearly. Client.cron does the rest.
+	 */
+	async cron(client: Client, name: string, schedule: string, args: In, o: CronOptions = {}): Promise<CronInfo> {
+		const cron = client.cron(name);
+		cron.check(o);
+		return cron.set(schedule, await this.spec(args, o), o);
+	}
+
 	/** The task with an id, to wait for. */
 	of(client: Client, id: string): Handle<Out> {
 		return new Handle<Out>(client, id, { replayed: true, replaced: false }, this.options.codec);
@@ -282,15 +315,7 @@ export class Job<In, Args, Out> {
 		if (o.expires !== undefined) spec.expiresAt = toTimestamp(new Date(Date.now() + millis(o.expires)));
 		if (this.options.lease !== undefined) spec.lease = toDuration(millis(this.options.lease));
 		if (this.options.maxRun !== undefined) spec.maxRun = toDuration(millis(this.options.maxRun));
-		const retry = this.options.retry;
-		if (retry) {
-			spec.retry = {
-				backoff: retry.backoff ? backoffs[retry.backoff] : Backoff.BACKOFF_UNSPECIFIED,
-				base: retry.base === undefined ? undefined : toDuration(millis(retry.base)),
-				factor: retry.factor ?? 0,
-				max: retry.max === undefined ? undefined : toDuration(millis(retry.max)),
-			};
-		}
+		if (this.options.retry) spec.retry = wireRetry(this.options.retry);
 		if (o.unique !== undefined) {
 			spec.unique = {
 				key: o.unique,

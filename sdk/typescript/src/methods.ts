@@ -1,5 +1,7 @@
 // The unary methods that this package calls.
 import type { Codec, Method } from "./core/transport.js";
+import * as bulk from "./gen/millrace/v1/bulk.js";
+import * as cron from "./gen/millrace/v1/cron.js";
 import * as kv from "./gen/millrace/v1/kv.js";
 import * as stream from "./gen/millrace/v1/stream.js";
 import * as task from "./gen/millrace/v1/task.js";
@@ -21,7 +23,27 @@ export const methods = {
 	queueStats: method("QueueService/Stats", task.QueueStatsRequest, task.QueueStatsResponse),
 	pauseQueue: method("QueueService/Pause", task.PauseQueueRequest, task.PauseQueueResponse),
 	resumeQueue: method("QueueService/Resume", task.ResumeQueueRequest, task.ResumeQueueResponse),
+	listQueues: method("QueueService/List", task.ListQueuesRequest, task.ListQueuesResponse),
+	getQueue: method("QueueService/Get", task.GetQueueRequest, task.GetQueueResponse),
 	setQueue: method("QueueService/Set", task.SetQueueRequest, task.SetQueueResponse),
+	deleteQueue: method("QueueService/Delete", task.DeleteQueueRequest, task.DeleteQueueResponse),
+	listKeys: method("QueueService/Keys", task.ListKeysRequest, task.ListKeysResponse),
+	setKey: method("QueueService/SetKey", task.SetKeyRequest, task.SetKeyResponse),
+	pauseKey: method("QueueService/PauseKey", task.PauseKeyRequest, task.PauseKeyResponse),
+	resumeKey: method("QueueService/ResumeKey", task.ResumeKeyRequest, task.ResumeKeyResponse),
+	startBulk: method("BulkService/Start", bulk.StartBulkRequest, bulk.StartBulkResponse),
+	listBulk: method("BulkService/List", bulk.ListBulkRequest, bulk.ListBulkResponse),
+	getBulk: method("BulkService/Get", bulk.GetBulkRequest, bulk.GetBulkResponse),
+	cancelBulk: method("BulkService/Cancel", bulk.CancelBulkRequest, bulk.CancelBulkResponse),
+	listCrons: method("CronService/List", cron.ListCronsRequest, cron.ListCronsResponse),
+	getCron: method("CronService/Get", cron.GetCronRequest, cron.GetCronResponse),
+	setCron: method("CronService/Set", cron.SetCronRequest, cron.SetCronResponse),
+	deleteCron: method("CronService/Delete", cron.DeleteCronRequest, cron.DeleteCronResponse),
+	triggerCron: method("CronService/Trigger", cron.TriggerCronRequest, cron.TriggerCronResponse),
+	pauseCron: method("CronService/Pause", cron.PauseCronRequest, cron.PauseCronResponse),
+	resumeCron: method("CronService/Resume", cron.ResumeCronRequest, cron.ResumeCronResponse),
+	previewCron: method("CronService/Preview", cron.PreviewCronRequest, cron.PreviewCronResponse),
+	cronRuns: method("CronService/Runs", cron.ListCronRunsRequest, cron.ListCronRunsResponse),
 	kvGet: method("KVService/Get", kv.KVGetRequest, kv.KVGetResponse),
 	kvRange: method("KVService/Range", kv.KVRangeRequest, kv.KVRangeResponse),
 	kvBatchGet: method("KVService/BatchGet", kv.KVBatchGetRequest, kv.KVBatchGetResponse),

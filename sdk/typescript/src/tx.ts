@@ -2,7 +2,7 @@ import type { Client } from "./client.js";
 import { bytesOf, valueBytes } from "./content.js";
 import type { Hub } from "./core/hub.js";
 import { placeOfCommit, placeOfId, placeOfKey, placeOfOp, placeTask, random16 } from "./core/place.js";
-import { invalid, MillraceError, type Span } from "./errors.js";
+import { invalid, MillraceError, millis, type Span } from "./errors.js";
 import { RefChangeKind } from "./gen/millrace/v1/ref_change.js";
 import {
 	type CommitRequest,
@@ -144,6 +144,22 @@ export class TxKV {
 	}
 }
 
+/** How a queue is paused. Without a time it is until it is resumed. */
+export interface PauseOptions {
+	until?: Date;
+	/** Or for how long from now. */
+	for?: Span;
+	/** At most 256 B. Readers see it. */
+	reason?: string;
+}
+
+/** When a pause ends. */
+export function pauseEnd(o: PauseOptions): Date | undefined {
+	if (o.for === undefined) return o.until;
+	if (o.until !== undefined) throw invalid("for", "and until are mutually exclusive");
+	return new Date(Date.now() + millis(o.for));
+}
+
 /** A point of a collection. */
 export interface Point {
 	vector?: readonly number[] | Float32Array;
@@ -242,12 +258,13 @@ export class Changes {
 		this.ops.push({ op: { $case: "taskCancel", value: { id, reason: o.reason ?? "", force: o.force ?? false } } });
 	}
 
-	/** Pauses a queue, until a time where one is given. */
-	pauseQueue(queue: string, o: { until?: Date; reason?: string } = {}): void {
+	/** Pauses a queue, until or for a time where one is given. */
+	pauseQueue(queue: string, o: PauseOptions = {}): void {
+		const until = pauseEnd(o);
 		this.ops.push({
 			op: {
 				$case: "queuePause",
-				value: { queue, reason: o.reason ?? "", until: o.until && toTimestamp(o.until), resume: false },
+				value: { queue, reason: o.reason ?? "", until: until && toTimestamp(until), resume: false },
 			},
 		});
 	}

@@ -13,12 +13,14 @@ import {
 	timeText,
 	write,
 } from "../src/core/restjson.js";
+import * as bulk from "../src/gen/millrace/v1/bulk.js";
+import * as cron from "../src/gen/millrace/v1/cron.js";
 import * as kv from "../src/gen/millrace/v1/kv.js";
 import * as stream from "../src/gen/millrace/v1/stream.js";
 import * as task from "../src/gen/millrace/v1/task.js";
 import { methods } from "../src/gen/rest.js";
 
-const own: Record<string, unknown> = { ...kv, ...stream, ...task };
+const own: Record<string, unknown> = { ...bulk, ...cron, ...kv, ...stream, ...task };
 
 it("has the messages of the generated code, field by field", () => {
 	for (const { request, response } of Object.values(methods)) {

@@ -47,6 +47,24 @@ export async function types(): Promise<void> {
 	// @ts-expect-error a policy for retries has backoffs that there are
 	job("x", { retry: { backoff: "random" } });
 
+	const cron: string = (await plain.cron(c, "n", "@daily", { n: 1 }, { zone: "UTC", overlap: "allow", key: "k" }))
+		.words;
+	const version: bigint = await c.queue("q").update({ concurrency: 3, rate: { limit: 10, per: "1m" }, perKey: null });
+	const lease: number | undefined = (await c.queue("q").config()).lease;
+	for await (const k of c.queue("q").keys({ sort: "backlog" })) void (k.ready + 1);
+	// @ts-expect-error arguments of a cron must fit the type
+	await plain.cron(c, "n", "@daily", { m: 1 });
+	// @ts-expect-error an overlap is one of those that there are
+	await plain.cron(c, "n", "@daily", { n: 1 }, { overlap: "maybe" });
+	// @ts-expect-error what one task alone can have is no option of a cron
+	await plain.cron(c, "n", "@daily", { n: 1 }, { delay: "5s" });
+	// @ts-expect-error an order is one of those that there are
+	await c.queue("q").set({ order: "random" });
+	// @ts-expect-error null is for an update
+	await c.queue("q").set({ concurrency: null });
+	// @ts-expect-error settings are those that there are
+	await c.queue("q").update({ colour: "red" });
+
 	await runHandler(width, { url: "u" });
-	void [s, n, w, sum, wrong];
+	void [s, n, w, sum, wrong, cron, version, lease];
 }
