@@ -26,6 +26,8 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+import admin
+
 import millrace_sdk as mr
 from millrace_sdk import codec, convert
 
@@ -232,10 +234,20 @@ def write_ops(to: mr.Changes, ops: list[dict[str, Any]]) -> None:
             to.cancel(o["id"], o.get("reason", ""), force=bool(o.get("force")))
         elif op == "queue_pause":
             queue = to.queue(o["queue"])
-            until = datetime.datetime.fromisoformat(o["until"].replace("Z", "+00:00")) if "until" in o else None
-            queue.resume() if o.get("resume") else queue.pause(o.get("reason", ""), until=until)
+            queue.resume() if o.get("resume") else queue.pause(o.get("reason", ""), **pause_of(o))
         else:
             raise Unsupported(f"op {op}")
+
+
+def pause_of(o: dict[str, Any]) -> dict[str, Any]:
+    """Read when a pause ends."""
+    if "for_ms" in o:
+        return {"seconds": o["for_ms"] / 1000}
+    return {"until": _moment(o["until"])} if "until" in o else {}
+
+
+def _moment(text: str) -> datetime.datetime:
+    return datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
 def _write_kv(to: mr.Changes, op: str, o: dict[str, Any]) -> None:
@@ -318,6 +330,11 @@ async def in_thread(f: Callable[[], Any]) -> Any:
 
     threading.Thread(target=run, daemon=True).start()
     return await done
+
+
+async def every(of: Any) -> list[Any]:
+    """Go through all that a Client, or an AsyncClient, lists."""
+    return [v async for v in of] if hasattr(of, "__aiter__") else list(of)
 
 
 async def settle(v: Any) -> Any:
@@ -582,6 +599,96 @@ class Agent:
     async def do_gate(self, c: dict[str, Any]) -> Any:
         self.gate(c["name"]).set()
         return {}
+
+    # Crons, and what rules queues: admin.py has how they are shown.
+
+    async def do_cron_set(self, c: dict[str, Any]) -> Any:
+        given = options_of(c) | {k: c[k] for k in ("zone", "overlap", "catch_up", "paused", "if_version") if k in c}
+        given |= {k: _moment(c[k]) for k in ("start", "end") if k in c}
+        if "jitter_ms" in c:
+            given["jitter"] = c["jitter_ms"] / 1000
+        made = job_of(c).cron(self.client, c["name"], c["schedule"], c.get("args", "null"), **given)
+        return admin.cron(await settle(made))
+
+    async def do_cron_get(self, c: dict[str, Any]) -> Any:
+        return admin.cron(await settle(self.client.cron(c["name"]).get()))
+
+    async def do_crons(self, c: dict[str, Any]) -> Any:
+        return {"crons": [admin.cron(one) for one in await every(self.client.crons())]}
+
+    async def do_cron_pause(self, c: dict[str, Any]) -> Any:
+        return {"replayed": await settle(self.client.cron(c["name"]).pause())}
+
+    async def do_cron_resume(self, c: dict[str, Any]) -> Any:
+        return {"replayed": await settle(self.client.cron(c["name"]).resume())}
+
+    async def do_cron_trigger(self, c: dict[str, Any]) -> Any:
+        return admin.run(await settle(self.client.cron(c["name"]).trigger()))
+
+    async def do_cron_runs(self, c: dict[str, Any]) -> Any:
+        return {"runs": [admin.run(r) for r in await settle(self.client.cron(c["name"]).runs())]}
+
+    async def do_cron_delete(self, c: dict[str, Any]) -> Any:
+        await settle(self.client.cron(c["name"]).delete())
+        return {}
+
+    async def do_cron_preview(self, c: dict[str, Any]) -> Any:
+        made = self.client.preview_cron(c["schedule"], zone=c.get("zone", ""), count=c.get("count", 5))
+        return admin.preview(await settle(made))
+
+    async def do_queue_get(self, c: dict[str, Any]) -> Any:
+        return admin.config(await settle(self.client.queue(c["queue"]).config()))
+
+    async def do_queue_set(self, c: dict[str, Any]) -> Any:
+        more = {"if_version": c["if_version"]} if "if_version" in c else {}
+        version = await settle(self.client.queue(c["queue"]).set(**more, **admin.settings(c["settings"])))
+        return {"version": str(version)}
+
+    async def do_queue_update(self, c: dict[str, Any]) -> Any:
+        version = await settle(self.client.queue(c["queue"]).update(**admin.settings(c["settings"])))
+        return {"version": str(version)}
+
+    async def do_queue_delete(self, c: dict[str, Any]) -> Any:
+        await settle(self.client.queue(c["queue"]).delete(purge=bool(c.get("purge"))))
+        return {}
+
+    async def do_queue_pause(self, c: dict[str, Any]) -> Any:
+        q, reason, more = self.client.queue(c["queue"]), c.get("reason", ""), pause_of(c)
+        paused = q.pause_key(c["key"], reason, **more) if "key" in c else q.pause(reason, **more)
+        return {"replayed": await settle(paused)}
+
+    async def do_queue_resume(self, c: dict[str, Any]) -> Any:
+        q = self.client.queue(c["queue"])
+        return {"replayed": await settle(q.resume_key(c["key"]) if "key" in c else q.resume())}
+
+    async def do_queue_key(self, c: dict[str, Any]) -> Any:
+        given = {k: c[k] for k in ("weight", "concurrency") if k in c}
+        made = self.client.queue(c["queue"]).set_key(c["key"], rate=admin.rate(c.get("rate")), **given)
+        return {"replayed": await settle(made)}
+
+    async def do_queue_keys(self, c: dict[str, Any]) -> Any:
+        given = {k: c[k] for k in ("sort", "prefix") if k in c}
+        return {"keys": [admin.key(k) for k in await every(self.client.queue(c["queue"]).keys(**given))]}
+
+    async def do_bulk_start(self, c: dict[str, Any]) -> Any:
+        return admin.bulk(await settle(self.client.start_bulk(c["action"], **admin.bulk_options(c))))
+
+    async def do_bulk_count(self, c: dict[str, Any]) -> Any:
+        n = await settle(self.client.count_bulk(c["action"], **admin.bulk_options(c)))
+        return {"count": n.count, "exact": n.exact, "sample": [t.id for t in n.sample]}
+
+    async def do_bulk_get(self, c: dict[str, Any]) -> Any:
+        return admin.bulk(await settle(self.client.bulk(c["id"]).get()))
+
+    async def do_bulks(self, c: dict[str, Any]) -> Any:
+        return {"bulks": [admin.bulk(j) for j in await settle(self.client.bulks())]}
+
+    async def do_bulk_stop(self, c: dict[str, Any]) -> Any:
+        return {"replayed": await settle(self.client.bulk(c["id"]).stop())}
+
+    async def do_redrive(self, c: dict[str, Any]) -> Any:
+        given = admin.bulk_options(c)
+        return admin.bulk(await settle(self.client.queue(given.pop("queue")).redrive(**given)))
 
     # The worker.
 

@@ -21,6 +21,7 @@ import {
 	TaskError,
 	Worker,
 } from "../src/index.js";
+import { administer } from "./admin.js";
 import { bench } from "./bench.js";
 import { apply, exact, type Fields, jobOf, optionsOf, Unsupported } from "./effects.js";
 import { plant } from "./mutants.js";
@@ -311,7 +312,7 @@ async function carryOut(s: Fields): Promise<unknown> {
 		case "new_id":
 			return { id: newId() };
 	}
-	throw new Unsupported();
+	return administer(client!, s);
 }
 
 const lines = createInterface({ input: process.stdin, crlfDelay: Number.POSITIVE_INFINITY });

@@ -77,7 +77,7 @@ const bytesIn = (o: Fields, name: string): string | Buffer =>
 const rev = (o: Fields): { ifRev?: bigint } => (o.if_rev === undefined ? {} : { ifRev: BigInt(o.if_rev as number) });
 
 /** The fields of an op that are there, by other names. */
-function some(o: Fields, names: Record<string, string>): Fields {
+export function some(o: Fields, names: Record<string, string>): Fields {
 	return Object.fromEntries(
 		Object.entries(names)
 			.filter(([from]) => o[from] !== undefined)
@@ -142,7 +142,7 @@ export function apply(o: Fields, tx: Changes): void {
 			if (o.resume) tx.resumeQueue(o.queue as string);
 			else {
 				const until = o.until === undefined ? {} : { until: new Date(o.until as string) };
-				tx.pauseQueue(o.queue as string, { ...some(o, { reason: "reason" }), ...until });
+				tx.pauseQueue(o.queue as string, { ...some(o, { reason: "reason", for_ms: "for" }), ...until });
 			}
 			return;
 	}

@@ -63,6 +63,8 @@ type command struct {
 	DrainMS int64     `json:"drain_ms"`
 	Renew   string    `json:"renew"`
 
+	administering
+
 	What    string `json:"what"`
 	Tasks   int    `json:"tasks"`
 	Callers int    `json:"callers"`
@@ -230,7 +232,7 @@ func (a *agent) do(ctx context.Context, c *command) (any, error) {
 	case "close":
 		return none, nil
 	}
-	return nil, errUnsupported
+	return a.administer(ctx, c)
 }
 
 // gate is a channel that the command gate closes.

@@ -271,6 +271,7 @@ type op struct {
 	OnDep       string            `json:"on_dep_failure"`
 	Reason      string            `json:"reason"`
 	Resume      bool              `json:"resume"`
+	ForMS       int64             `json:"for_ms"`
 }
 
 // apply adds the effect to tx.
@@ -334,7 +335,7 @@ func (o *op) apply(tx *millrace.Tx) error {
 		if o.Resume {
 			tx.ResumeQueue(o.Queue)
 		} else {
-			tx.PauseQueue(o.Queue, millrace.PauseReason(o.Reason))
+			tx.PauseQueue(o.Queue, pauses(o.Reason, o.ForMS)...)
 		}
 	default:
 		return errUnsupported
