@@ -183,7 +183,7 @@ func TestThePageOnCronsIsTrue(t *testing.T) {
 	out, _ := runPage(t, "../../docs/start/cron.md")
 	for _, want := range []string{
 		"at 02:30 every day", "02:30 is skipped; it fires at 03:00", "every 1 minute 30 seconds", "  at 02:00 every day Europe/Berlin  queue reports  next ",
-		"  started ", "skipped: overlap  by hand", "\"skipped\":\"overlap\"", "removed nightly",
+		"  started ", "skipped: overlap  by hand", "\"skipped\":\"overlap\"", "\"key\":\"acme\",\"cost\":5", "removed nightly",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("nothing says %q in\n%s", want, out)

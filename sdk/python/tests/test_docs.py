@@ -1,4 +1,4 @@
-"""The code blocks of the guide and of the README run, each file in one go."""
+"""The code blocks of the guides and of the README run, each file in one go."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from conftest import ROOT
 
 from millrace_sdk.testing import DevServer
 
-FILES = [ROOT / "docs/start/python.md", ROOT / "sdk/python/README.md"]
+FILES = [*(ROOT / f"docs/start/{page}.md" for page in ("python", "cron", "limits")), ROOT / "sdk/python/README.md"]
 
 
 def blocks(path: pathlib.Path) -> list[str]:

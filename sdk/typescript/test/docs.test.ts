@@ -52,6 +52,24 @@ it.skipIf(!binary)("runs the guide (skipped where MILLRACE_BIN names no server)"
 	expect(lines).toContain("HEADER_MISSING: webhook-id: the header is missing");
 });
 
+it.skipIf(!binary)("runs the page on crons (skipped where MILLRACE_BIN names no server)", async () => {
+	expect(await run("docs/start/cron.md")).toEqual([
+		"at 06:00 on Monday started",
+		"weekly false 1",
+		"1",
+		"at 02:30 every day",
+	]);
+});
+
+it.skipIf(!binary)("runs the page on limits (skipped where MILLRACE_BIN names no server)", async () => {
+	expect(await run("docs/start/limits.md")).toEqual([
+		"app 0 3 undefined",
+		"web 0 1 their server is down",
+		"30 0",
+		"answered at attempt 2",
+	]);
+});
+
 it.skipIf(!binary)("runs the README (skipped where MILLRACE_BIN names no server)", async () => {
 	expect(await run("sdk/typescript/README.md")).toEqual(["hello, ada"]);
 });
