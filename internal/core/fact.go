@@ -54,14 +54,14 @@ type WrongState struct {
 	State State
 }
 
-// RevMismatch says that a key's condition is false, and what was found.
+// RevMismatch says that a key's condition is false, or that of the configuration of a queue or a cron, and what was found.
 type RevMismatch struct {
-	Rev   uint64 // the key's revision; 0 when absent
+	Rev   uint64 // the key's revision, or the version of the configuration; 0 when absent
 	Value []byte // the key's value, when the caller may read it; nil when absent
 	// The key is absent.
 	Missing  bool
 	Keyspace string
-	Key      []byte
+	Key      []byte // without a keyspace it is the name of the queue or the cron
 }
 
 // WrongPartition lists the ops of a commit that do not belong to its partition.
@@ -135,7 +135,12 @@ func (e WrongState) Error() string {
 }
 
 func (e RevMismatch) Error() string {
-	if e.Missing {
+	switch ofConfig := e.Keyspace == "" && len(e.Key) > 0; {
+	case ofConfig && e.Missing:
+		return fmt.Sprintf("%q is not there", e.Key)
+	case ofConfig:
+		return fmt.Sprintf("%q is at version %d", e.Key, e.Rev)
+	case e.Missing:
 		return fmt.Sprintf("key %q of keyspace %q is absent", e.Key, e.Keyspace)
 	}
 	return fmt.Sprintf("key %q of keyspace %q is at revision %d", e.Key, e.Keyspace, e.Rev)

@@ -14,7 +14,9 @@ func TestACronFromItsSettingToItsEnd(t *testing.T) {
 	d.do(mail, "DELETE", "/v1/crons/nightly", "").want(t, 404)
 	d.do(mail, "POST", "/v1/crons/nightly:trigger", "").want(t, 404)
 	body := `{"schedule":"0 2 * * *","zone":"Europe/Berlin","jitter":"10m","overlap":"queue_one","template":{"queue":"reports","payload":{"of":1},"labels":{"a":"b"}}}`
-	d.do(mail, "PUT", "/v1/crons/nightly", body, "If-Match", `"1"`).want(t, 412)
+	if a := d.do(mail, "PUT", "/v1/crons/nightly", body, "If-Match", `"1"`).want(t, 412); a.text(t, "error", "message") != `"nightly" is not there` {
+		t.Errorf("a version of one that is not there: %s", a.body)
+	}
 	set := d.do(mail, "PUT", "/v1/crons/nightly", body, "If-Match", `"0"`).want(t, 200)
 	if next := set.text(t, "next_at"); !strings.HasSuffix(next, ":00:00Z") || set.text(t, "words") != "at 02:00 every day" {
 		t.Errorf("set: %s", set.body)
@@ -53,7 +55,9 @@ func TestACronFromItsSettingToItsEnd(t *testing.T) {
 		t.Errorf("list of another prefix: %s", list.body)
 	}
 	d.do(mail, "POST", "/v1/crons/nightly:resume", "").want(t, 200)
-	d.do(mail, "DELETE", "/v1/crons/nightly", "", "If-Match", `"2"`).want(t, 412)
+	if a := d.do(mail, "DELETE", "/v1/crons/nightly", "", "If-Match", `"2"`).want(t, 412); a.text(t, "error", "message") != `"nightly" is at version 3` {
+		t.Errorf("another version: %s", a.body)
+	}
 	d.do(mail, "DELETE", "/v1/crons/nightly", "", "If-Match", `"3"`).want(t, 204)
 	d.do(mail, "GET", "/v1/crons/nightly/runs", "").want(t, 404)
 }
