@@ -127,6 +127,7 @@ export class Lane implements Role {
 					slots: this.share.slots,
 					batch: 0,
 					lease: this.wanting.lease === undefined ? undefined : toDuration(this.wanting.lease),
+					strict: false,
 				},
 			});
 		}
