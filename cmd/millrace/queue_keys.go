@@ -98,7 +98,7 @@ func (a *app) queueKeyListCmd() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&q.Sort, "sort", "", "name, backlog or owed; default name")
+	f.StringVar(&q.Sort, "sort", "", "name, backlog, oldest or owed; default name")
 	f.StringVar(&q.Prefix, "prefix", "", "only keys that begin with this")
 	f.IntVar(&q.Limit, "limit", 100, "length of the page, 1 to 1,000")
 	f.StringVar(&q.Cursor, "cursor", "", "cursor of the page before")

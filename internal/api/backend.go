@@ -74,7 +74,7 @@ type QueueBackend interface {
 	// Queues reads a page of queues by name, after the name given.
 	Queues(ctx context.Context, p core.Partition, after string, limit int, o core.ReadOptions) ([]core.QueueStats, core.At, error)
 	// QueueKeys reads keys of a queue. NotFound when it is unknown.
-	QueueKeys(ctx context.Context, p core.Partition, q *core.KeyQuery, o core.ReadOptions) ([]core.QueueKey, core.At, error)
+	QueueKeys(ctx context.Context, p core.Partition, q *core.KeyQuery, o core.ReadOptions) (core.KeyList, core.At, error)
 }
 
 // BulkBackend reads jobs about many tasks, and counts what they would find.
@@ -87,9 +87,8 @@ type BulkBackend interface {
 
 // CronBackend reads crons.
 type CronBackend interface {
-	// Crons reads the crons of a partition by name, those after a name: at most n, and about bytes of templates. more says that others
-	// follow.
-	Crons(ctx context.Context, p core.Partition, after string, n, bytes int, o core.ReadOptions) (list []core.Cron, more bool, at core.At, err error)
+	// Crons reads a page of the crons of a partition by name. more says that others follow.
+	Crons(ctx context.Context, p core.Partition, q core.CronQuery, o core.ReadOptions) (list []core.Cron, more bool, at core.At, err error)
 	// Cron reads one cron. NotFound when there is none.
 	Cron(ctx context.Context, p core.Partition, name string, o core.ReadOptions) (core.Cron, core.At, error)
 	// CronRuns reads the last n runs of a cron before a number, the last one first; 0: there is no bound. NotFound when there is no cron.

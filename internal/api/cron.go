@@ -23,6 +23,8 @@ const (
 	cronPreviewMost = 100
 	// cronChanges is how many changes of the clocks a preview shows, of those within a year.
 	cronChanges = 4
+	// CronRunsListed is how many runs of each cron a list shows at most, so that a page of crons is read at once.
+	CronRunsListed = 20
 	// cronGaps is how many slots are looked at to find the shortest time between two, which bounds the jitter.
 	cronGaps = 1000
 )
@@ -132,7 +134,7 @@ func (cs *CronService) Set(ctx context.Context, in *pb.SetCronRequest) (*pb.SetC
 	return &pb.SetCronResponse{Cron: shown, At: ShowAt(at)}, nil
 }
 
-// show reads a cron as it is at an index or later.
+// show reads a cron as it is at an index or later, with its last run.
 func (cs *CronService) show(ctx context.Context, c *call, name string, at core.At) (*pb.Cron, error) {
 	got, _, err := cs.cron.Cron(ctx, c.t.part, name, core.ReadOptions{MinIndex: at.Index})
 	if err != nil {
@@ -143,15 +145,11 @@ func (cs *CronService) show(ctx context.Context, c *call, name string, at core.A
 
 // withRun shows a cron with its last run.
 func (cs *CronService) withRun(ctx context.Context, c *call, got *core.Cron, at core.At) (*pb.Cron, error) {
-	out := showCron(got)
-	if got.Runs == 0 {
-		return out, nil
+	var err error
+	if got.Runs > 0 {
+		got.Recent, _, err = cs.cron.CronRuns(ctx, c.t.part, got.Name, 0, 1, core.ReadOptions{MinIndex: at.Index})
 	}
-	runs, _, err := cs.cron.CronRuns(ctx, c.t.part, got.Name, 0, 1, core.ReadOptions{MinIndex: at.Index})
-	if len(runs) > 0 {
-		out.LastRun = showRun(&runs[0])
-	}
-	return out, ignoreNotFound(err)
+	return showCron(got, 0), ignoreNotFound(err)
 }
 
 // badCron is the fact of a schedule that cannot be read.
@@ -248,6 +246,10 @@ func (cs *CronService) List(ctx context.Context, in *pb.ListCronsRequest) (*pb.L
 	if fact != nil {
 		return nil, fact
 	}
+	if in.GetRuns() > CronRunsListed {
+		return nil, edge.Beyond("runs", "cron_runs_listed", CronRunsListed, "is out of range")
+	}
+	runs := int(in.GetRuns())
 	if p := in.GetPrefix(); p != "" {
 		if fact := QueueName("prefix", p); fact != nil {
 			return nil, fact
@@ -262,7 +264,8 @@ func (cs *CronService) List(ctx context.Context, in *pb.ListCronsRequest) (*pb.L
 	}
 	out := &pb.ListCronsResponse{}
 	for full := false; !full; {
-		page, at, more, err := cs.page(ctx, c, after, in.GetPrefix(), limit-len(out.GetCrons()))
+		q := core.CronQuery{After: after, Limit: limit - len(out.GetCrons()), Runs: max(runs, 1)}
+		page, at, more, err := cs.page(ctx, c, q, in.GetPrefix())
 		if err != nil {
 			return nil, err
 		}
@@ -277,12 +280,7 @@ func (cs *CronService) List(ctx context.Context, in *pb.ListCronsRequest) (*pb.L
 			if !c.who.ReachesQueue(one.Template.Queue) {
 				continue
 			}
-			c.t.part = c.t.in(int(core.PlaceCron(one.Name, max(c.t.parts, 1))))
-			shown, err := cs.withRun(ctx, c, one, core.At{})
-			if err != nil {
-				return nil, err
-			}
-			out.Crons = append(out.Crons, shown)
+			out.Crons = append(out.Crons, showCron(one, runs))
 		}
 		if full = len(out.GetCrons()) == limit || !more; full && more {
 			out.Cursor = showCursor([]byte(after))
@@ -291,15 +289,16 @@ func (cs *CronService) List(ctx context.Context, in *pb.ListCronsRequest) (*pb.L
 	return out, nil
 }
 
-// page reads crons by name behind a name, of all partitions: at most n. more says that there may be others behind the last one.
-func (cs *CronService) page(ctx context.Context, c *call, after, prefix string, n int) (list []core.Cron, at core.At, more bool, err error) {
-	if after == "" && prefix != "" {
-		after = before(prefix)
+// page reads a page of crons by name, of all partitions. more says that there may be others behind the last one.
+func (cs *CronService) page(ctx context.Context, c *call, q core.CronQuery, prefix string) (list []core.Cron, at core.At, more bool, err error) {
+	if q.After == "" && prefix != "" {
+		q.After = before(prefix)
 	}
+	q.Bytes = cronPageBytes / max(c.t.parts, 1)
 	pages, mores := make([][]core.Cron, c.t.parts), make([]bool, c.t.parts)
 	if err := c.each(0, func(p core.Partition) (err error) {
 		var one core.At
-		pages[p.Index], mores[p.Index], one, err = cs.cron.Crons(ctx, p, after, n, cronPageBytes/max(c.t.parts, 1), core.ReadOptions{})
+		pages[p.Index], mores[p.Index], one, err = cs.cron.Crons(ctx, p, q, core.ReadOptions{})
 		if p.Index == 0 {
 			at = one
 		}
@@ -322,8 +321,8 @@ func (cs *CronService) page(ctx context.Context, c *call, after, prefix string, 
 	if end != "" {
 		list = slices.DeleteFunc(list, func(c core.Cron) bool { return c.Name > end })
 	}
-	if len(list) > n {
-		list, more = list[:n], true
+	if len(list) > q.Limit {
+		list, more = list[:q.Limit], true
 	}
 	return list, at, more, nil
 }
@@ -400,7 +399,7 @@ func (cs *CronService) Trigger(ctx context.Context, in *pb.TriggerCronRequest) (
 			return nil, err
 		}
 		if len(runs) > 0 && runs[0].Number == number {
-			run = showRun(&runs[0])
+			run = showRun(&runs[0], nil)
 		}
 	}
 	return &pb.TriggerCronResponse{Run: run, At: ShowAt(at)}, nil
@@ -425,20 +424,15 @@ func (cs *CronService) Runs(ctx context.Context, in *pb.ListCronRunsRequest) (*p
 	if err != nil {
 		return nil, err
 	}
-	if !c.who.AllQueues() {
-		if _, _, err := cs.reached(ctx, c, in.GetName()); err != nil {
-			return nil, err
-		}
+	one, _, err := cs.reached(ctx, c, in.GetName())
+	if err != nil {
+		return nil, err
 	}
 	runs, at, err := cs.cron.CronRuns(ctx, c.t.part, in.GetName(), 0, core.MaxCronRuns, core.ReadOptions{})
 	if err != nil {
 		return nil, err
 	}
-	out := &pb.ListCronRunsResponse{At: ShowAt(at)}
-	for i := range runs {
-		out.Runs = append(out.Runs, showRun(&runs[i]))
-	}
-	return out, nil
+	return &pb.ListCronRunsResponse{Runs: showRuns(runs, scheduleOf(&one)), At: ShowAt(at)}, nil
 }
 
 // Preview says when a schedule holds. It stores nothing.
@@ -496,8 +490,18 @@ func showChange(c *cron.Change, in *cron.Schedule) *pb.CronChange {
 	return out
 }
 
-// showCron shows a cron. A next slot that no leader has computed yet is computed here: it follows from what is stored.
-func showCron(c *core.Cron) *pb.Cron {
+// scheduleOf reads the schedule of a cron; nil: it cannot be read here, as it was set by a node that knows other zones.
+func scheduleOf(c *core.Cron) *cron.Schedule {
+	s, err := cron.Parse(c.Schedule, c.Zone)
+	if err != nil {
+		return nil
+	}
+	return s
+}
+
+// showCron shows a cron with its last run, and with several of them in recent. A next slot that no leader has computed yet is computed
+// here: it follows from what is stored.
+func showCron(c *core.Cron, runs int) *pb.Cron {
 	out := &pb.Cron{
 		Name: c.Name, Version: c.Version, CreatedAt: TimeOf(c.Created), UpdatedAt: TimeOf(c.Updated), WaitingAt: TimeOf(c.Waiting), By: c.By, Runs: c.Runs,
 		Config: &pb.CronConfig{
@@ -505,15 +509,19 @@ func showCron(c *core.Cron) *pb.Cron {
 			Jitter: spanOf(c.Jitter), Overlap: pb.CronConfig_Overlap(c.Overlap), CatchUp: pb.CronConfig_CatchUp(c.CatchUp),
 		},
 	}
-	next := c.Next
-	if schedule, err := cron.Parse(c.Schedule, c.Zone); err == nil {
+	next, schedule := c.Next, scheduleOf(c)
+	if schedule != nil {
 		out.Words = schedule.Words()
 		if next == 0 {
 			next = schedule.NextOf(&c.CronConfig, c.Anchor, c.Anchor)
 		}
 	}
-	if next != core.Never {
-		out.NextAt = TimeOf(next)
+	if out.NextAt = TimeOf(next); out.NextAt != nil && schedule != nil {
+		out.NextLocal = schedule.Local(next.Time())
+	}
+	if len(c.Recent) > 0 {
+		out.LastRun = showRun(&c.Recent[0], schedule)
+		out.Recent = showRuns(c.Recent[:min(len(c.Recent), runs)], schedule)
 	}
 	return out
 }
@@ -538,10 +546,22 @@ func showTemplate(op *core.TaskCreate) *pb.TaskTemplate {
 // runSkips say why a run made no task.
 var runSkips = map[core.CronOutcome]string{core.CronOverlaps: "overlap", core.CronMissed: "missed", core.CronReplaced: "replaced"}
 
-// showRun shows a run of a cron.
-func showRun(r *core.CronRun) *pb.CronRun {
+// showRuns shows runs of a cron.
+func showRuns(runs []core.CronRun, in *cron.Schedule) (out []*pb.CronRun) {
+	for i := range runs {
+		out = append(out, showRun(&runs[i], in))
+	}
+	return out
+}
+
+// showRun shows a run of a cron, with its slot by the clocks of a schedule; nil: without.
+func showRun(r *core.CronRun, in *cron.Schedule) *pb.CronRun {
 	out := &pb.CronRun{
 		Number: r.Number, Slot: TimeOf(r.Slot), At: TimeOf(r.At), ByHand: r.Trigger, State: pb.State(r.State), Passed: r.Passed, Skipped: runSkips[r.Outcome],
+		BeganAt: TimeOf(r.Began), EndedAt: TimeOf(r.Ended),
+	}
+	if in != nil {
+		out.SlotLocal = in.Local(r.Slot.Time())
 	}
 	if !r.Task.IsZero() {
 		out.Task = r.Task.String()

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -163,7 +164,15 @@ func showShare(out *pb.QueueConfig, s *core.QueueShare) {
 }
 
 // keyOrders are the orders of a list of keys.
-var keyOrders = map[string]core.KeyOrder{"": core.KeysByName, "name": core.KeysByName, "backlog": core.KeysByBacklog, "owed": core.KeysByOwed}
+var keyOrders = map[string]core.KeyOrder{
+	"": core.KeysByName, "name": core.KeysByName, "backlog": core.KeysByBacklog, "oldest": core.KeysByOldest, "owed": core.KeysByOwed,
+}
+
+// listedKey is a key of a list, with the sum of the weights in its partition; 0: it is not known.
+type listedKey struct {
+	core.QueueKey
+	weights uint64
+}
 
 // Keys lists the keys of a queue, over all partitions of the namespace. Only by name there are further pages.
 func (qs *QueueService) Keys(ctx context.Context, in *pb.ListKeysRequest) (*pb.ListKeysResponse, error) {
@@ -173,7 +182,7 @@ func (qs *QueueService) Keys(ctx context.Context, in *pb.ListKeysRequest) (*pb.L
 	}
 	order, ok := keyOrders[in.GetSort()]
 	if !ok {
-		return nil, edge.Invalid("sort", "must be name, backlog or owed")
+		return nil, edge.Invalid("sort", "must be name, backlog, oldest or owed")
 	}
 	if fact := TextUpTo("prefix", in.GetPrefix(), "key_bytes", core.MaxKey); fact != nil {
 		return nil, fact
@@ -191,7 +200,8 @@ func (qs *QueueService) Keys(ctx context.Context, in *pb.ListKeysRequest) (*pb.L
 	}
 	q := core.KeyQuery{Queue: in.GetQueue(), Prefix: in.GetPrefix(), After: after, Order: order, Limit: limit}
 	var mu sync.Mutex // guards the answer
-	var all []core.QueueKey
+	var all []listedKey
+	var lists []core.KeyList
 	var at core.At
 	read := func(p core.Partition) error {
 		one := q
@@ -202,7 +212,10 @@ func (qs *QueueService) Keys(ctx context.Context, in *pb.ListKeysRequest) (*pb.L
 		mu.Lock()
 		defer mu.Unlock()
 		merge(&at, oneAt)
-		all = append(all, list...)
+		for i := range list.Keys {
+			all = append(all, listedKey{list.Keys[i], list.Weights})
+		}
+		lists = append(lists, list)
 		return nil
 	}
 	if c.t.several() {
@@ -214,7 +227,14 @@ func (qs *QueueService) Keys(ctx context.Context, in *pb.ListKeysRequest) (*pb.L
 		return nil, err
 	}
 	sortKeys(all, order)
-	out := &pb.ListKeysResponse{At: ShowAt(at)}
+	out := &pb.ListKeysResponse{Use: showUse(lists), At: ShowAt(at)}
+	running := uint64(0)
+	for i := range lists {
+		running += lists[i].Use.Running
+	}
+	if after == "" && in.GetPrefix() == "" {
+		out.Unkeyed = showKey(unkeyed(lists), running)
+	}
 	if len(all) >= limit {
 		all = all[:limit]
 		if order == core.KeysByName {
@@ -222,9 +242,58 @@ func (qs *QueueService) Keys(ctx context.Context, in *pb.ListKeysRequest) (*pb.L
 		}
 	}
 	for i := range all {
-		out.Keys = append(out.Keys, showKey(&all[i]))
+		out.Keys = append(out.Keys, showKey(&all[i], running))
 	}
 	return out, nil
+}
+
+// showUse tells how much of the limits of a queue is used: they hold in each partition by itself, so it is that of the partition where
+// most is. How many keys wait is summed up, where all were looked at.
+func showUse(lists []core.KeyList) *pb.QueueUse {
+	out := &pb.QueueUse{}
+	all := len(lists) > 0
+	var waiting, held uint32
+	for i := range lists {
+		l := &lists[i]
+		out.Running, out.Rate = max(out.Running, l.Use.Running), max(out.Rate, l.Use.Rate)
+		out.Workers = max(out.Workers, uint32(l.Use.Workers))
+		waiting, held, all = waiting+uint32(l.Waiting), held+uint32(l.Held), all && l.All
+	}
+	if all {
+		out.WaitingKeys, out.HeldKeys = &waiting, &held
+	}
+	return out
+}
+
+// unkeyed puts the tasks without a key of all partitions together. What holds them up is told where it is the same in each partition that
+// has such tasks ready; what they are due of several partitions is not.
+func unkeyed(lists []core.KeyList) *listedKey {
+	var out listedKey
+	if len(lists) == 1 {
+		out.weights = lists[0].Weights
+	}
+	first := true
+	for i := range lists {
+		k := &lists[i].Unkeyed
+		out.Tasks, out.Ready, out.Running = out.Tasks+k.Tasks, out.Ready+k.Ready, out.Running+k.Running
+		out.Limit, out.Weight = k.Limit, k.Weight
+		if k.Ready == 0 {
+			continue
+		}
+		if first {
+			out.WaitsFor, out.Until, out.OldestReady, out.Owed = k.WaitsFor, k.Until, k.OldestReady, k.Owed
+		}
+		if out.WaitsFor != k.WaitsFor {
+			out.WaitsFor, out.Until = "", 0
+		}
+		out.Until, out.OldestReady, out.Owed = min(out.Until, k.Until), min(out.OldestReady, k.OldestReady), max(out.Owed, k.Owed)
+		out.HeldBy = append(out.HeldBy, k.HeldBy...)
+		first = false
+	}
+	if out.HeldBy = out.HeldBy[:min(len(out.HeldBy), core.MaxHolders)]; out.WaitsFor == "" {
+		out.HeldBy = nil
+	}
+	return &out
 }
 
 // readKeyCursor reads the key behind which a page begins; empty: it is the first page.
@@ -240,24 +309,45 @@ func readKeyCursor(cursor string) (string, core.Fact) {
 }
 
 // sortKeys puts the keys of all partitions in one order. A key that several partitions have is there for each of them.
-func sortKeys(all []core.QueueKey, order core.KeyOrder) {
-	slices.SortStableFunc(all, func(a, b core.QueueKey) int {
+func sortKeys(all []listedKey, order core.KeyOrder) {
+	slices.SortStableFunc(all, func(a, b listedKey) int {
 		switch {
 		case order == core.KeysByBacklog && a.Ready != b.Ready:
-			return int(min(max(int64(b.Ready)-int64(a.Ready), -1), 1))
+			return cmp.Compare(b.Ready, a.Ready)
 		case order == core.KeysByOwed && a.Owed != b.Owed:
-			return int(min(max(b.Owed-a.Owed, -1), 1))
+			return cmp.Compare(b.Owed, a.Owed)
+		case order == core.KeysByOldest && a.OldestReady != b.OldestReady:
+			return cmp.Compare(readyOr(a.OldestReady, core.Never), readyOr(b.OldestReady, core.Never))
 		}
 		return strings.Compare(a.Key, b.Key)
 	})
 }
 
-// showKey shows a key of a queue.
-func showKey(k *core.QueueKey) *pb.QueueKey {
-	return &pb.QueueKey{
+// readyOr is when the oldest task of a key became ready, or another time where none is ready.
+func readyOr(at, otherwise core.ShardTime) core.ShardTime {
+	if at == 0 {
+		return otherwise
+	}
+	return at
+}
+
+// showKey shows a key of a queue of which a number of tasks run.
+func showKey(k *listedKey, running uint64) *pb.QueueKey {
+	out := &pb.QueueKey{
 		Key: k.Key, Tasks: k.Tasks, Ready: k.Ready, Running: k.Running, Settings: showKeySettings(&k.Settings), Paused: showPaused(k.Paused),
 		OldestReady: TimeOf(k.OldestReady), WaitsFor: waitsFor(k.WaitsFor), Until: TimeOf(k.Until), HeldBy: k.HeldBy, Owed: k.Owed,
+		Limit: k.Limit, Weight: k.Weight,
 	}
+	if k.Running > 0 && running > 0 { // the partitions are read one after the other
+		out.Share = min(float64(k.Running)/float64(running), 1)
+	}
+	if k.weights > 0 {
+		out.Due = new(0.0)
+		if k.Ready > 0 {
+			*out.Due = float64(k.Weight) / float64(k.weights)
+		}
+	}
+	return out
 }
 
 // waitsFor is what holds a key up, in the word of its setting.

@@ -475,7 +475,7 @@ func (m *Model) AuditCrons(at core.Partition, got []core.Cron, runs func(name st
 			if refused != (r.Code != "") {
 				return fmt.Errorf("run %d of cron %s came to %d, with code %q", r.Number, g.Name, r.Outcome, r.Code)
 			}
-			r.Code, r.Message, r.State = "", "", 0
+			r.Code, r.Message, r.State, r.Began, r.Ended = "", "", 0, 0, 0 // what is not the cron's own
 			if r != wants {
 				return fmt.Errorf("run %d of cron %s reads as %+v, it was %+v", r.Number, g.Name, r, wants)
 			}

@@ -16,6 +16,28 @@ type QueueKey struct {
 	HeldBy   []string  // the first MaxHolders tasks that hold it up
 	// Owed is by how much, in cost by weight 1, it is behind the key that was served last; negative: ahead.
 	Owed int64
+	// Limit is how many of its tasks may run at once, by its own settings or by those of the queue; 0: there is no bound.
+	Limit  int64
+	Weight uint32 // its share among the keys that have tasks ready: at least 1
+}
+
+// KeyList is what a list of the keys of a queue tells of one partition.
+type KeyList struct {
+	Keys    []QueueKey
+	Unkeyed QueueKey // the tasks without a key
+	Use     QueueUse
+	// All says that all keys were looked at. The rest is about those with tasks ready, of which the tasks without a key are one: how many
+	// there are, how many of them something of their own holds up, and the sum of their weights.
+	All           bool
+	Waiting, Held int
+	Weights       uint64
+}
+
+// QueueUse is how much of the limits of a queue is used in one partition.
+type QueueUse struct {
+	Running uint64 // tasks
+	Rate    int64  // what began lately and counts against the burst of its rate, in cost
+	Workers int    // that have tasks; 0 while their number is not limited
 }
 
 // KeyOrder is the order of a list of keys.
@@ -26,6 +48,7 @@ const (
 	KeysByName    KeyOrder = iota
 	KeysByBacklog          // most ready tasks first
 	KeysByOwed             // furthest behind its share first
+	KeysByOldest           // longest ready first
 )
 
 // KeyQuery asks for keys of a queue.

@@ -126,6 +126,7 @@ type Cron struct {
 	Last     TaskID    // the task that it made last; zero: none
 	Waiting  ShardTime // the slot of the run that waits; 0: none does
 	Runs     uint64    // the number of the last run
+	Recent   []CronRun // the last runs, the last one first: as many as were asked for. They are not stored with it
 }
 
 // CronRun is one run of a cron.
@@ -139,8 +140,18 @@ type CronRun struct {
 	Passed  uint32 // slots that were passed over before it
 	Code    string // with CronRefused: of the fact
 	Message string // of the same, at most MaxReason bytes
-	// State is that of the task as it is read; 0: the task is not there any more, or there is none. It is not stored.
-	State State
+	// State is that of the task as it is read; 0: the task is not there any more, or there is none. Began is the start of its last
+	// delivery, and Ended its end; 0: there was none. They are not stored.
+	State        State
+	Began, Ended ShardTime
+}
+
+// CronQuery asks for a page of crons by name.
+type CronQuery struct {
+	After string // the page begins behind this one
+	Limit int    // at least 1
+	Bytes int    // of templates, about
+	Runs  int    // how many of the last runs of each
 }
 
 // CronDue is a cron of which something is due.

@@ -153,13 +153,15 @@ func dueSlots(schedule *cron.Schedule, d *core.CronDue, wall core.ShardTime) []c
 	}
 }
 
-// Crons reads the crons of a partition by name, those after a name: at most n, and about bytes of templates. more says that others
-// follow.
-func (n *Node) Crons(ctx context.Context, p core.Partition, after string, most, bytes int, o core.ReadOptions) (list []core.Cron, more bool, at core.At, err error) {
+// Crons reads a page of the crons of a partition by name, each with its last runs. more says that others follow.
+func (n *Node) Crons(ctx context.Context, p core.Partition, q core.CronQuery, o core.ReadOptions) (list []core.Cron, more bool, at core.At, err error) {
 	at, err = n.readShown(ctx, p, o, func(v core.View, shift core.Millis) error {
-		list, more, err = queue.Crons(v, p, after, most, bytes)
+		list, more, err = queue.Crons(v, p, q.After, q.Limit, q.Bytes)
 		for i := range list {
 			show(shift, &list[i].Created, &list[i].Updated)
+			if q.Runs > 0 && err == nil {
+				list[i].Recent, err = cronRuns(v, p, list[i].Name, 0, q.Runs, shift)
+			}
 		}
 		return err
 	})
@@ -182,14 +184,20 @@ func (n *Node) Cron(ctx context.Context, p core.Partition, name string, o core.R
 // CronRuns reads the last runs of a cron before a number, the last first; 0: there is no bound. NotFound says that there is no cron.
 func (n *Node) CronRuns(ctx context.Context, p core.Partition, name string, before uint64, most int, o core.ReadOptions) (runs []core.CronRun, at core.At, err error) {
 	at, err = n.readShown(ctx, p, o, func(v core.View, shift core.Millis) error {
-		var ok bool
-		if runs, ok, err = queue.CronRuns(v, p, name, before, most); err == nil && !ok {
-			return core.NotFound{Kind: "cron", ID: name}
-		}
-		for i := range runs {
-			show(shift, &runs[i].At)
-		}
+		runs, err = cronRuns(v, p, name, before, most, shift)
 		return err
 	})
 	return runs, at, err
+}
+
+// cronRuns is CronRuns on a view.
+func cronRuns(v core.View, p core.Partition, name string, before uint64, most int, shift core.Millis) ([]core.CronRun, error) {
+	runs, ok, err := queue.CronRuns(v, p, name, before, most)
+	if err == nil && !ok {
+		err = core.NotFound{Kind: "cron", ID: name}
+	}
+	for i := range runs {
+		show(shift, &runs[i].At, &runs[i].Began, &runs[i].Ended)
+	}
+	return runs, err
 }

@@ -291,18 +291,24 @@ func (n *Node) Queues(ctx context.Context, p core.Partition, after string, limit
 }
 
 // QueueKeys reads keys of a queue.
-func (n *Node) QueueKeys(ctx context.Context, p core.Partition, q *core.KeyQuery, o core.ReadOptions) (list []core.QueueKey, at core.At, err error) {
+func (n *Node) QueueKeys(ctx context.Context, p core.Partition, q *core.KeyQuery, o core.ReadOptions) (list core.KeyList, at core.At, err error) {
 	at, err = n.readShown(ctx, p, o, func(v core.View, shift core.Millis) error {
 		var ok bool
 		if list, ok, err = queue.Keys(v, p, q, n.Now(p)); err == nil && !ok {
 			err = core.NotFound{Kind: "queue", ID: q.Queue}
 		}
-		for i := range list {
-			show(shift, &list[i].OldestReady, &list[i].Paused.Since, &list[i].Until)
+		for i := range list.Keys {
+			showKey(&list.Keys[i], shift)
 		}
+		showKey(&list.Unkeyed, shift)
 		return err
 	})
 	return list, at, err
+}
+
+// showKey shows a key of a queue.
+func showKey(k *core.QueueKey, shift core.Millis) {
+	show(shift, &k.OldestReady, &k.Paused.Since, &k.Until)
 }
 
 // NamespaceConfig reads the configuration of the partition's namespace.

@@ -1818,6 +1818,18 @@ func writeListKeysResponse(w *jsonWriter, m *pb.ListKeysResponse) {
 	w.Close(']')
 	w.OptStr("cursor", m.GetCursor())
 	w.Exact("index", m.GetAt().GetIndex())
+	if x := m.GetUnkeyed(); x != nil {
+		w.Key("unkeyed")
+		w.Open('{')
+		writeQueueKey(w, x)
+		w.Close('}')
+	}
+	if x := m.GetUse(); x != nil {
+		w.Key("use")
+		w.Open('{')
+		writeQueueUse(w, x)
+		w.Close('}')
+	}
 }
 
 func writeQueueKey(w *jsonWriter, m *pb.QueueKey) {
@@ -1849,6 +1861,12 @@ func writeQueueKey(w *jsonWriter, m *pb.QueueKey) {
 		w.Close(']')
 	}
 	w.Int("owed", m.GetOwed())
+	w.OptInt("limit", m.GetLimit())
+	w.Count("weight", uint64(m.GetWeight()))
+	w.Real("share", m.GetShare())
+	if m.Due != nil {
+		w.Real("due", m.GetDue())
+	}
 }
 
 func writeKeySettings(w *jsonWriter, m *pb.KeySettings) {
@@ -1861,6 +1879,20 @@ func writeKeySettings(w *jsonWriter, m *pb.KeySettings) {
 		w.Open('{')
 		writeRate(w, x)
 		w.Close('}')
+	}
+}
+
+func writeQueueUse(w *jsonWriter, m *pb.QueueUse) {
+	w.Count("running", m.GetRunning())
+	w.OptInt("rate", m.GetRate())
+	if m.GetWorkers() != 0 {
+		w.Count("workers", uint64(m.GetWorkers()))
+	}
+	if m.WaitingKeys != nil {
+		w.Count("waiting_keys", uint64(m.GetWaitingKeys()))
+	}
+	if m.HeldKeys != nil {
+		w.Count("held_keys", uint64(m.GetHeldKeys()))
 	}
 }
 
@@ -2892,6 +2924,17 @@ func writeCron(w *jsonWriter, m *pb.Cron) {
 		writeCronRun(w, x)
 		w.Close('}')
 	}
+	w.OptStr("next_local", m.GetNextLocal())
+	if len(m.GetRecent()) > 0 {
+		w.Key("recent")
+		w.Open('[')
+		for _, x := range m.GetRecent() {
+			w.Open('{')
+			writeCronRun(w, x)
+			w.Close('}')
+		}
+		w.Close(']')
+	}
 }
 
 func writeCronConfig(w *jsonWriter, m *pb.CronConfig) {
@@ -2970,6 +3013,9 @@ func writeCronRun(w *jsonWriter, m *pb.CronRun) {
 		writeTaskError(w, x)
 		w.Close('}')
 	}
+	w.time("began_at", m.GetBeganAt())
+	w.time("ended_at", m.GetEndedAt())
+	w.OptStr("slot_local", m.GetSlotLocal())
 }
 
 func writePauseCronResponse(w *jsonWriter, m *pb.PauseCronResponse) {
@@ -4171,6 +4217,9 @@ func (c *restCall) cronList() error {
 	in := new(pb.ListCronsRequest)
 	var fact core.Fact
 	in.Prefix, _ = c.query.get("prefix")
+	if in.Runs, _, fact = c.number("runs"); fact != nil {
+		return fact
+	}
 	if in.Limit, in.Cursor, fact = c.page(); fact != nil {
 		return fact
 	}

@@ -13,13 +13,16 @@ func TestACronFromItsSettingToItsEnd(t *testing.T) {
 	d.do(mail, "GET", "/v1/crons/nightly", "").want(t, 404)
 	d.do(mail, "DELETE", "/v1/crons/nightly", "").want(t, 404)
 	d.do(mail, "POST", "/v1/crons/nightly:trigger", "").want(t, 404)
-	body := `{"schedule":"0 2 * * *","zone":"Europe/Berlin","jitter":"10m","overlap":"queue_one","template":{"queue":"reports","payload":{"of":1},"labels":{"a":"b"}}}`
+	body := `{"schedule":"0 2 * * *","zone":"Europe/Berlin","jitter":"10m","overlap":"queue_one","template":{"queue":"reports","payload":{"of":1},"labels":{"a":"b"},"key":"ann","cost":3}}`
 	if a := d.do(mail, "PUT", "/v1/crons/nightly", body, "If-Match", `"1"`).want(t, 412); a.text(t, "error", "message") != `"nightly" is not there` {
 		t.Errorf("a version of one that is not there: %s", a.body)
 	}
 	set := d.do(mail, "PUT", "/v1/crons/nightly", body, "If-Match", `"0"`).want(t, 200)
 	if next := set.text(t, "next_at"); !strings.HasSuffix(next, ":00:00Z") || set.text(t, "words") != "at 02:00 every day" {
 		t.Errorf("set: %s", set.body)
+	}
+	if local := set.text(t, "next_local"); !strings.Contains(local, "T02:00:00+") { // as the clocks in Berlin show it
+		t.Errorf("the next slot there: %s", local)
 	}
 	got := d.do(mail, "GET", "/v1/crons/nightly", "").want(t, 200)
 	if got.text(t, "next_at") != set.text(t, "next_at") || string(got.field(t, "template", "payload")) != `{"of":1}` || got.text(t, "overlap") != "queue_one" {
@@ -43,6 +46,10 @@ func TestACronFromItsSettingToItsEnd(t *testing.T) {
 	if !strings.Contains(string(claimed.body), `"millrace-slot"`) {
 		t.Errorf("the run that waited: %s", claimed.body)
 	}
+	// Its tasks wait in the line of the key that the template names, and weigh what it says.
+	if task := d.do(mail, "GET", "/v1/tasks/"+run.text(t, "task"), "").want(t, 200); task.text(t, "key") != "ann" || !strings.Contains(string(task.body), `"cost":3`) {
+		t.Errorf("the task of a run: %s", task.body)
+	}
 	runs := d.do(mail, "GET", "/v1/crons/nightly/runs", "").want(t, 200)
 	if got := string(runs.body); runs.text(t, "runs", "[0]", "state") != "running" || !strings.Contains(got, `"state":"cancelled"`) {
 		t.Errorf("runs: %s", runs.body)
@@ -53,6 +60,22 @@ func TestACronFromItsSettingToItsEnd(t *testing.T) {
 	}
 	if list := d.do(mail, "GET", "/v1/crons?prefix=x", "").want(t, 200); string(list.field(t, "crons")) != "[]" {
 		t.Errorf("list of another prefix: %s", list.body)
+	}
+	// A list shows as many of the last runs as it is asked for.
+	list := d.do(mail, "GET", "/v1/crons?runs=20", "").want(t, 200)
+	if got := string(list.field(t, "crons", "[0]", "recent")); strings.Count(got, `"number"`) != 2 || list.text(t, "crons", "[0]", "recent", "[0]", "state") != "running" {
+		t.Errorf("the last runs: %s", list.body)
+	}
+	if began := list.text(t, "crons", "[0]", "recent", "[0]", "began_at"); began == "" || strings.Count(string(list.body), `"ended_at"`) != 1 {
+		t.Errorf("the task of the last run began at %q, and that of the one before has ended: %s", began, list.body)
+	}
+	if one := d.do(mail, "GET", "/v1/crons", "").want(t, 200); strings.Contains(string(one.body), `"recent"`) || one.text(t, "crons", "[0]", "last_run", "state") != "running" {
+		t.Errorf("a list that was not asked for runs: %s", one.body)
+	}
+	for _, many := range []string{"21", "-1", "all"} {
+		if a := d.do(mail, "GET", "/v1/crons?runs="+many, "").want(t, 400); a.text(t, "error", "field") != "runs" {
+			t.Errorf("%s runs: %s", many, a.body)
+		}
 	}
 	d.do(mail, "POST", "/v1/crons/nightly:resume", "").want(t, 200)
 	if a := d.do(mail, "DELETE", "/v1/crons/nightly", "", "If-Match", `"2"`).want(t, 412); a.text(t, "error", "message") != `"nightly" is at version 3` {
@@ -76,6 +99,7 @@ func TestACronThatCannotBeIsRefusedByFieldAndLimit(t *testing.T) {
 		`{"schedule":"@daily","overlap":"maybe","template":{"queue":"q"}}`:                                           `"field":"overlap"`,
 		`{"schedule":"@daily","template":{"queue":"q","id":"x"}}`:                                                    `"field":"template.id"`,
 		`{"schedule":"@daily","template":{"queue":"q","priority":10}}`:                                               `"field":"template.priority"`,
+		`{"schedule":"@daily","template":{"queue":"q","cost":1000001}}`:                                              `"field":"template.cost","limit":"cost"`,
 		`{"schedule":"@daily"}`:      `"field":"template"`,
 		`{"template":{"queue":"q"}}`: `"field":"schedule"`,
 	} {

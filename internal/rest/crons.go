@@ -1,6 +1,10 @@
 package rest
 
-import "net/http"
+import (
+	"net/http"
+
+	"github.com/millrace/millrace/internal/api"
+)
 
 // cronService is the service of crons.
 const cronService = "/millrace.v1.CronService/"
@@ -10,8 +14,11 @@ func cronRoutes() []*Route {
 	return []*Route{
 		{
 			Method: http.MethodGet, Path: "/v1/crons", Native: cronService + "List", Answer: "ListCronsResponse", Status: statusOK,
-			Query: append([]Param{{Name: "prefix", Type: "string", Form: queueForm.filled(), Doc: "What their names begin with."}}, pageParams...),
-			Doc:   "List crons by name, with their next slots and last runs.", handle: (*restCall).cronList,
+			Query: append([]Param{
+				{Name: "prefix", Type: "string", Form: queueForm.filled(), Doc: "What their names begin with."},
+				{Name: "runs", Type: "integer", Form: wholes[int64](0, api.CronRunsListed), Doc: "How many of the last runs of each to show in recent, 0 to 20; default 0."},
+			}, pageParams...),
+			Doc: "List crons by name, with their next slots and last runs.", handle: (*restCall).cronList,
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/crons/{cron}", Native: cronService + "Get", Answer: "Cron", Headers: []string{"ETag"}, Status: statusOK,

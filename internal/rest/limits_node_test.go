@@ -26,7 +26,7 @@ func TestLimitsOfAQueueAndOfItsKeysOverREST(t *testing.T) {
 	}
 	d.do(mail, "POST", "/v1/tasks:claim", `{"queues":["q"],"max":10,"worker":"one"}`).want(t, 204)
 	why := d.do(mail, "GET", "/v1/tasks/"+ids[1]+"/why", "").want(t, 200)
-	for _, want := range []string{`"lane_limit"`, `"queue_limit"`, ids[0]} {
+	for _, want := range []string{`"lane_limit"`, `"queue_limit"`, ids[0], ids[3]} { // the last one holds up the queue alone
 		if !strings.Contains(string(why.body), want) {
 			t.Errorf("why has no %s: %s", want, why.body)
 		}
@@ -36,6 +36,24 @@ func TestLimitsOfAQueueAndOfItsKeysOverREST(t *testing.T) {
 		if !strings.Contains(string(list.body), want) {
 			t.Errorf("keys have no %s: %s", want, list.body)
 		}
+	}
+	// Three run: one of ann, one of bob and one without a key. What waits is of ann alone, so that all that is given out next is due to it.
+	for _, want := range []string{
+		`"limit":1,"weight":1,"share":0.333`, `"due":1`, `"due":0`,
+		`"unkeyed":{"key":"","tasks":1,"ready":0,"running":1`, `"use":{"running":3,`, `"workers":1,"waiting_keys":1,"held_keys":1}`,
+	} {
+		if !strings.Contains(string(list.body), want) {
+			t.Errorf("keys have no %s: %s", want, list.body)
+		}
+	}
+	if first := d.do(mail, "GET", "/v1/queues/q/keys?sort=oldest", "").want(t, 200); first.text(t, "keys", "[0]", "key") != "ann" {
+		t.Errorf("the longest ready first: %s", first.body)
+	}
+	if byName := d.do(mail, "GET", "/v1/queues/q/keys?prefix=a", "").want(t, 200); strings.Contains(string(byName.body), `"due"`) || strings.Contains(string(byName.body), `"unkeyed"`) || strings.Contains(string(byName.body), `"waiting_keys"`) {
+		t.Errorf("a list that did not look at all keys tells of all: %s", byName.body)
+	}
+	if got := d.do(mail, "GET", "/v1/queues/q/keys?sort=newest", "").want(t, 400); got.text(t, "error", "field") != "sort" {
+		t.Errorf("another order: %s", got.body)
 	}
 	d.do(mail, "PUT", "/v1/queues/q/keys/ann", `{"weight":3,"concurrency":2}`).want(t, 200)
 	d.do(mail, "POST", "/v1/queues/q/keys/a%2Fb:pause", `{"reason":"holiday"}`).want(t, 200)

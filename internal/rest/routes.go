@@ -273,7 +273,7 @@ func dataRoutes() []*Route {
 		{
 			Method: http.MethodGet, Path: "/v1/queues/{queue}/keys", Native: queuesService + "Keys", Answer: "ListKeysResponse", Status: statusOK,
 			Query: []Param{
-				{Name: "sort", Type: "name|backlog|owed", Doc: "name, the default; backlog: those with the most ready tasks first; owed: those that are the furthest behind their share first."},
+				{Name: "sort", Type: "name|backlog|oldest|owed", Doc: "name, the default; backlog: those with the most ready tasks first; oldest: those whose first task has been ready longest first; owed: those that are the furthest behind their share first."},
 				{Name: "prefix", Type: "string", Doc: "What the keys begin with."},
 				limitOf, cursorOf,
 			},

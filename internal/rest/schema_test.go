@@ -78,7 +78,7 @@ var allShown = map[string]shown{
 	"StatusResponse": shows(writeStatusResponse), "CancelAsked": shows(writeCancelAsked), "UpdateResponse": shows(writeUpdateResponse),
 	"BatchGetResponse": shows(writeBatchGetResponse), "CancelResponse": shows(writeCancelResponse), "RetryResponse": shows(writeRetryResponse),
 	"ForceReleaseResponse": shows(writeForceReleaseResponse), "QueuePaused": shows(writeQueuePaused),
-	"Rate": shows(writeRate), "KeyLimits": shows(writeKeyLimits), "KeySettings": shows(writeKeySettings), "QueueKey": shows(writeQueueKey),
+	"Rate": shows(writeRate), "KeyLimits": shows(writeKeyLimits), "KeySettings": shows(writeKeySettings), "QueueKey": shows(writeQueueKey), "QueueUse": shows(writeQueueUse),
 	"ListKeysResponse": shows(writeListKeysResponse), "SetKeyResponse": shows(writeSetKeyResponse),
 	"PauseKeyResponse": shows(writePauseKeyResponse), "ResumeKeyResponse": shows(writeResumeKeyResponse),
 	"QueueCeilings": shows(writeQueueCeilings), "PauseQueueResponse": shows(writePauseQueueResponse),

@@ -194,6 +194,8 @@ type CronRun struct {
 	State            State  // that of the task; 0: the task is not there any more
 	Passed           int    // slots that were passed over before it; 100 stands for 100 and more
 	Code, Message    string // why the task was refused
+	// Of its task: the start of its last attempt, and its end; zero: there was none.
+	Began, Ended time.Time
 }
 
 // cronRunOf reads a run of the contract.
@@ -205,6 +207,7 @@ func cronRunOf(r *millracev1.CronRun) *CronRun {
 	return &CronRun{
 		Number: r.GetNumber(), Slot: timeOf(r.GetSlot()), At: timeOf(r.GetAt()), ByHand: r.GetByHand(), Outcome: nameAt(outcomes, int(r.GetOutcome())), Skipped: r.GetSkipped(),
 		Task: r.GetTask(), State: State(r.GetState()), Passed: int(r.GetPassed()), Code: r.GetError().GetCode(), Message: r.GetError().GetMessage(),
+		Began: timeOf(r.GetBeganAt()), Ended: timeOf(r.GetEndedAt()),
 	}
 }
 

@@ -69,11 +69,14 @@ type QueueKey struct {
 	Until                 time.Time    // when its rate lets the next task go
 	HeldBy                []string     // the first 10 tasks that hold it up
 	Owed                  int64        // by how much, in cost by weight 1, it is behind the key that was served last; negative: ahead
+	Limit                 int64        // how many of its tasks may run at once, by its settings or the queue's; 0: no bound
+	Weight                int          // its share among the keys that have tasks ready
+	Share                 float64      // its part of the tasks of the queue that run, from 0 to 1
 }
 
 // KeysQuery asks for keys of a queue.
 type KeysQuery struct {
-	Sort   string // name, the default; backlog or owed, which have one page
+	Sort   string // name, the default; backlog, oldest or owed, which have one page
 	Prefix string
 	Limit  int // 1 to 1,000; default 100
 	Cursor string
@@ -97,7 +100,7 @@ func (q Queue) Keys(ctx context.Context, query KeysQuery) (keys []QueueKey, curs
 			Key: k.GetKey(), Tasks: k.GetTasks(), Ready: k.GetReady(), Running: k.GetRunning(),
 			Settings: KeySettings{Weight: int(s.GetWeight()), Concurrency: s.GetConcurrency(), Rate: rateOf(s.GetRate())},
 			Paused:   queuePaused(k.GetPaused()), OldestReady: timeOf(k.GetOldestReady()), WaitsFor: k.GetWaitsFor(), Until: timeOf(k.GetUntil()),
-			HeldBy: k.GetHeldBy(), Owed: k.GetOwed(),
+			HeldBy: k.GetHeldBy(), Owed: k.GetOwed(), Limit: k.GetLimit(), Weight: int(k.GetWeight()), Share: k.GetShare(),
 		})
 	}
 	return keys, resp.GetCursor(), nil

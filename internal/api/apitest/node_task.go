@@ -129,10 +129,10 @@ func (n *Node) Queue(_ context.Context, p core.Partition, name string, _ core.Re
 }
 
 // QueueKeys answers as a test has set.
-func (n *Node) QueueKeys(_ context.Context, p core.Partition, q *core.KeyQuery, _ core.ReadOptions) (out []core.QueueKey, _ core.At, _ error) {
+func (n *Node) QueueKeys(_ context.Context, p core.Partition, q *core.KeyQuery, _ core.ReadOptions) (out core.KeyList, _ core.At, _ error) {
 	n.step()
 	n.reach(p)
-	return []core.QueueKey{{Key: "ann", Tasks: 2, Ready: 1, Running: 1}}, core.At{}, nil
+	return core.KeyList{Keys: []core.QueueKey{{Key: "ann", Tasks: 2, Ready: 1, Running: 1, Weight: 1}}, Unkeyed: core.QueueKey{Weight: 1}}, core.At{}, nil
 }
 
 // Queues answers as a test has set.
@@ -159,10 +159,10 @@ func (n *Node) cron(name string) core.Cron {
 }
 
 // Crons shows one cron in the first partition.
-func (n *Node) Crons(_ context.Context, p core.Partition, after string, _, _ int, _ core.ReadOptions) ([]core.Cron, bool, core.At, error) {
+func (n *Node) Crons(_ context.Context, p core.Partition, q core.CronQuery, _ core.ReadOptions) ([]core.Cron, bool, core.At, error) {
 	n.step()
 	n.reach(p)
-	if p.Index != 0 || after >= "nightly" {
+	if p.Index != 0 || q.After >= "nightly" {
 		return nil, false, core.At{}, nil
 	}
 	return []core.Cron{n.cron("nightly")}, false, core.At{}, nil

@@ -390,7 +390,7 @@ func CronRuns(v core.View, p core.Partition, name string, before uint64, n int) 
 		if run := &out[i]; !run.Task.IsZero() && err == nil {
 			rec, there, bad := readRecord(v, p, run.Task)
 			if err = bad; there {
-				run.State = rec.state
+				run.State, run.Began, run.Ended = rec.state, rec.startedAt, rec.endedAt
 			}
 		}
 	}

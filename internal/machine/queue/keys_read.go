@@ -12,44 +12,45 @@ import (
 // Keys reads keys of a queue at a stamp: those that have tasks which have not ended, or for which something is set. By name it reads a
 // page; in another order it looks at up to core.MaxKeysLooked keys, and refuses where there are more. ok is false where there is no
 // such queue.
-func Keys(v core.View, p core.Partition, q *core.KeyQuery, stamp core.ShardTime) (out []core.QueueKey, ok bool, err error) {
+func Keys(v core.View, p core.Partition, q *core.KeyQuery, stamp core.ShardTime) (out core.KeyList, ok bool, err error) {
 	value, ok, err := v.Get(keys.AppendQueueConfig(nil, p, q.Queue))
 	if err != nil || !ok {
-		return nil, false, err
+		return out, false, err
 	}
 	row, err := decodeConfig(value)
 	if err != nil {
-		return nil, false, err
+		return out, false, err
 	}
 	l := newLine(row.number, q.Queue)
 	l.config = row.config
-	var s shareState
-	value, ok, err = v.Get(keys.AppendShare(nil, p, l.number))
-	if err != nil || !ok {
-		return nil, true, err // it is not shared
-	}
-	if s, _, err = decodeShareRecord(value); err != nil {
-		return nil, true, err
+	s, err := readShare(v, p, l)
+	if err != nil {
+		return out, true, err
 	}
 	lanes, err := readLanes(v, p, l, q)
 	if err != nil {
-		return nil, true, err
+		return out, true, err
 	}
-	switch q.Order {
-	case core.KeysByBacklog:
-		slices.SortStableFunc(lanes, func(a, b *lane) int { return cmp.Compare(b.ready, a.ready) })
-	case core.KeysByOwed:
-		slices.SortStableFunc(lanes, func(a, b *lane) int { return cmp.Compare(int64(a.pass-s.pass), int64(b.pass-s.pass)) })
+	if out.Use, err = useOf(v, p, l, &s, stamp); err != nil {
+		return out, true, err
 	}
-	lanes = lanes[:min(len(lanes), q.Limit)]
+	if q.Order != core.KeysByName && q.Prefix == "" {
+		if err := sumLanes(v, p, &out, append([]*lane{&l.plain}, lanes...), stamp); err != nil {
+			return out, true, err
+		}
+	}
+	if err := sortLanes(v, p, lanes, q.Order, &s); err != nil {
+		return out, true, err
+	}
+	lanes = append(lanes[:min(len(lanes), q.Limit)], &l.plain)
 	holders, err := laneHolders(v, p, l, lanes)
 	if err != nil {
-		return nil, true, err
+		return out, true, err
 	}
 	for _, ln := range lanes {
 		k, err := showLane(v, p, ln, &s, stamp)
 		if err != nil {
-			return nil, true, err
+			return out, true, err
 		}
 		if k.WaitsFor == core.WhyLaneLimit || k.WaitsFor == core.WhyOrder {
 			k.HeldBy = holders[ln.number]
@@ -57,9 +58,93 @@ func Keys(v core.View, p core.Partition, q *core.KeyQuery, stamp core.ShardTime)
 		if k.WaitsFor == core.WhyOrder && !ln.held.IsZero() {
 			k.HeldBy = []string{ln.held.String()}
 		}
-		out = append(out, k)
+		if ln.number == 0 {
+			out.Unkeyed = k
+			break
+		}
+		out.Keys = append(out.Keys, k)
 	}
 	return out, true, nil
+}
+
+// readShare reads how a queue is shared out, and its counters and lane of tasks without a key into l. All tasks of a queue that is not
+// shared are in that lane.
+func readShare(v core.View, p core.Partition, l *queueState) (s shareState, err error) {
+	if l.counters, err = readCounters(v, p, l.number); err != nil {
+		return s, err
+	}
+	value, shared, err := v.Get(keys.AppendShare(nil, p, l.number))
+	switch {
+	case err != nil:
+		return s, err
+	case shared:
+		s, l.plain.laneState, err = decodeShareRecord(value)
+		return s, err
+	}
+	for state, n := range l.states {
+		if isLive(core.State(state)) {
+			l.plain.tasks += uint32(n)
+		}
+	}
+	l.plain.ready, l.plain.running = uint32(l.states[core.Ready]), uint32(l.states[core.Running])
+	return s, nil
+}
+
+// useOf tells how much of the limits of a queue is used at a stamp.
+func useOf(v core.View, p core.Partition, l *queueState, s *shareState, stamp core.ShardTime) (u core.QueueUse, err error) {
+	share := &l.config.Share
+	u = core.QueueUse{Running: l.states[core.Running], Rate: s.rate.used(&share.Rate, stamp)}
+	if share.MaxWorkers > 0 && u.Running > 0 {
+		var workers []string
+		workers, err = workersOf(v, p, l.number)
+		u.Workers = len(workers)
+	}
+	return u, err
+}
+
+// sumLanes counts, over all lanes of a queue, those that have tasks ready, and those of them that something of their own holds up.
+func sumLanes(v core.View, p core.Partition, out *core.KeyList, lanes []*lane, stamp core.ShardTime) error {
+	out.All = true
+	for _, ln := range lanes {
+		if ln.ready == 0 {
+			continue
+		}
+		code, _, err := laneWaits(v, p, ln, stamp)
+		if err != nil {
+			return err
+		}
+		if code != "" {
+			out.Held++
+		}
+		out.Waiting++
+		out.Weights += uint64(ln.weight())
+	}
+	return nil
+}
+
+// sortLanes puts lanes that are in the order of their keys in another one. In each of them those with equal places stay by key.
+func sortLanes(v core.View, p core.Partition, lanes []*lane, order core.KeyOrder, s *shareState) error {
+	switch order {
+	case core.KeysByBacklog:
+		slices.SortStableFunc(lanes, func(a, b *lane) int { return cmp.Compare(b.ready, a.ready) })
+	case core.KeysByOwed:
+		slices.SortStableFunc(lanes, func(a, b *lane) int { return cmp.Compare(int64(a.pass-s.pass), int64(b.pass-s.pass)) })
+	case core.KeysByOldest:
+		oldest := make(map[uint64]core.ShardTime, len(lanes))
+		for _, ln := range lanes {
+			oldest[ln.number] = core.Never
+			if ln.ready == 0 {
+				continue
+			}
+			at, err := oldestReady(v, p, ln.queue.number, ln.number)
+			if err != nil {
+				return err
+			}
+			oldest[ln.number] = at
+		}
+		slices.SortStableFunc(lanes, func(a, b *lane) int { return cmp.Compare(oldest[a.number], oldest[b.number]) })
+	}
+	return nil
 }
 
 // readLanes reads the lanes that a query asks for: a page by name, or all that may be looked at.
@@ -102,6 +187,7 @@ func readLanes(v core.View, p core.Partition, l *queueState, q *core.KeyQuery) (
 func showLane(v core.View, p core.Partition, ln *lane, s *shareState, stamp core.ShardTime) (k core.QueueKey, err error) {
 	k = core.QueueKey{
 		Key: ln.key, Tasks: uint64(ln.tasks), Ready: uint64(ln.ready), Running: uint64(ln.running), Owed: int64(s.pass-ln.pass) / stride,
+		Limit: ln.concurrency(), Weight: ln.weight(),
 	}
 	if ln.set != nil {
 		k.Settings, k.Paused = ln.set.KeySettings, ln.set.paused

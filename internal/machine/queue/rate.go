@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"math"
 	"math/bits"
 
 	"github.com/millrace/millrace/internal/core"
@@ -52,6 +53,22 @@ func (s rateState) room(r *core.Rate, stamp core.ShardTime, most uint32) uint32 
 	}
 	one := max(span(r, 1), 1)
 	return uint32(min(int64(most), max(free/one, 1)))
+}
+
+// used is how much of the burst of a rate is taken up at a stamp, in units of cost. Parts of a unit count as one.
+func (s rateState) used(r *core.Rate, stamp core.ShardTime) int64 {
+	left := int64(s) - nanos(stamp)
+	if r.Limit == 0 || left <= 0 {
+		return 0
+	}
+	per := uint64(r.Per) * 1_000_000
+	hi, lo := bits.Mul64(uint64(left), uint64(r.Limit))
+	lo, carry := bits.Add64(lo, per-1, 0)
+	if hi += carry; hi >= per {
+		return math.MaxInt64
+	}
+	n, _ := bits.Div64(hi, lo, per)
+	return int64(min(n, math.MaxInt64))
 }
 
 // under returns the state at a stamp under another rate, which counts the same cost as used up.

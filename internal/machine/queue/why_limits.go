@@ -9,17 +9,9 @@ import (
 
 // limitReasons says which limits of its queue and of its key hold a ready task up at a stamp, and who has what they let run.
 func limitReasons(v core.View, p core.Partition, id core.TaskID, row *queueRow, name string, rec *record, stamp core.ShardTime) (out []core.WhyReason, err error) {
-	value, ok, err := v.Get(keys.AppendShare(nil, p, row.number))
-	if err != nil || !ok {
-		return nil, err
-	}
 	l := newLine(row.number, name)
 	l.config = row.config
-	var s shareState
-	if s, l.plain.laneState, err = decodeShareRecord(value); err != nil {
-		return nil, err
-	}
-	c, err := readCounters(v, p, row.number)
+	s, err := readShare(v, p, l)
 	if err != nil {
 		return nil, err
 	}
@@ -57,14 +49,18 @@ func limitReasons(v core.View, p core.Partition, id core.TaskID, row *queueRow, 
 		out = append(out, r)
 	}
 	share := &l.config.Share
-	if share.Concurrency > 0 && c.states[core.Running] >= uint64(share.Concurrency) {
-		out = append(out, core.WhyReason{Code: core.WhyQueueLimit, Object: name, Limit: uint64(share.Concurrency)})
+	if share.Concurrency > 0 && l.states[core.Running] >= uint64(share.Concurrency) {
+		r := core.WhyReason{Code: core.WhyQueueLimit, Object: name, Limit: uint64(share.Concurrency)}
+		if r.HeldBy, err = firstRunning(v, p, row.number); err != nil {
+			return nil, err
+		}
+		out = append(out, r)
 	}
 	cost := max(rec.cost, 1)
 	if at := s.rate.from(&share.Rate, cost); share.Rate.Limit > 0 && at > stamp {
 		out = append(out, core.WhyReason{Code: core.WhyRate, Object: name, Limit: uint64(share.Rate.Limit), Until: at})
 	}
-	if share.MaxWorkers > 0 && c.states[core.Running] >= uint64(share.MaxWorkers) {
+	if share.MaxWorkers > 0 && l.states[core.Running] >= uint64(share.MaxWorkers) {
 		workers, err := workersOf(v, p, row.number)
 		if err != nil {
 			return nil, err
@@ -76,6 +72,17 @@ func limitReasons(v core.View, p core.Partition, id core.TaskID, row *queueRow, 
 		}
 	}
 	return out, nil
+}
+
+// firstRunning reads which running tasks of a queue have the smallest tokens, up to core.MaxHolders.
+func firstRunning(v core.View, p core.Partition, number uint32) (ids []string, err error) {
+	err = eachRunning(v, p, number, func(id core.TaskID, _ *record) error {
+		if len(ids) < core.MaxHolders {
+			ids = append(ids, id.String())
+		}
+		return nil
+	})
+	return ids, err
 }
 
 // workersOf reads the names of the workers that have tasks of a queue, sorted. It looks at up to MaxInspected of those tasks, and so may

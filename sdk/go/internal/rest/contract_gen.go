@@ -1459,7 +1459,7 @@ var routes = map[string][]route{
 	"/millrace.v1.CronService/List": {
 		{
 			verb: "GET", path: []string{"/v1/crons"},
-			query: []parameter{{"prefix", "prefix", nil}, {"limit", "limit", nil}, {"cursor", "cursor", nil}},
+			query: []parameter{{"prefix", "prefix", nil}, {"runs", "runs", nil}, {"limit", "limit", nil}, {"cursor", "cursor", nil}},
 		},
 	},
 	"/millrace.v1.CronService/Get": {

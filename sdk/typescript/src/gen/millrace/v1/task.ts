@@ -1330,11 +1330,35 @@ export interface QueueKey {
   heldBy: string[];
   /** by how much, in cost by weight 1, it is behind the key that was served last; negative: ahead */
   owed: bigint;
+  /** how many of its tasks may run at once, by its settings or by those of the queue; 0 = no bound */
+  limit: bigint;
+  /** its share among the keys that have tasks ready */
+  weight: number;
+  /** its part of the tasks of the queue that run, from 0 to 1 */
+  share: number;
+  /** its part by weight of what the queue gives out, among the keys that have tasks ready; unset: not all keys of the queue were looked at */
+  due?: number | undefined;
+}
+
+/** QueueUse is how much of the limits of a queue is used. They hold in each partition by itself: of several it is the one where most is. */
+export interface QueueUse {
+  /** tasks that run */
+  running: bigint;
+  /** cost of what began lately and counts against the burst of the queue's rate */
+  rate: bigint;
+  /** that have tasks; counted where max_workers bounds them */
+  workers: number;
+  /** keys of all partitions that have tasks ready, with the tasks without a key as one; unset: not all keys were looked at */
+  waitingKeys?:
+    | number
+    | undefined;
+  /** how many of those their pause, their limit, their rate or their order holds up */
+  heldKeys?: number | undefined;
 }
 
 export interface ListKeysRequest {
   queue: string;
-  /** name, backlog, owed; default name */
+  /** name, backlog, oldest, owed; default name */
   sort: string;
   /** of the keys */
   prefix: string;
@@ -1346,7 +1370,12 @@ export interface ListKeysRequest {
 export interface ListKeysResponse {
   keys: QueueKey[];
   cursor: string;
-  at: At | undefined;
+  at:
+    | At
+    | undefined;
+  /** the tasks without a key, which share one line; unset on further pages, and with a prefix */
+  unkeyed: QueueKey | undefined;
+  use: QueueUse | undefined;
 }
 
 export interface SetKeyRequest {
@@ -12197,6 +12226,10 @@ function createBaseQueueKey(): QueueKey {
     until: undefined,
     heldBy: [],
     owed: 0n,
+    limit: 0n,
+    weight: 0,
+    share: 0,
+    due: undefined,
   };
 }
 
@@ -12246,6 +12279,21 @@ export const QueueKey: MessageFns<QueueKey> = {
         throw new globalThis.Error("value provided for field message.owed of type int64 too large");
       }
       writer.uint32(88).int64(message.owed);
+    }
+    if (message.limit !== 0n) {
+      if (BigInt.asIntN(64, message.limit) !== message.limit) {
+        throw new globalThis.Error("value provided for field message.limit of type int64 too large");
+      }
+      writer.uint32(96).int64(message.limit);
+    }
+    if (message.weight !== 0) {
+      writer.uint32(104).uint32(message.weight);
+    }
+    if (message.share !== 0) {
+      writer.uint32(113).double(message.share);
+    }
+    if (message.due !== undefined) {
+      writer.uint32(121).double(message.due);
     }
     return writer;
   },
@@ -12351,6 +12399,38 @@ export const QueueKey: MessageFns<QueueKey> = {
             message.owed = reader.int64() as bigint;
             continue;
           }
+          case 12: {
+            if (tag !== 96) {
+              break;
+            }
+
+            message.limit = reader.int64() as bigint;
+            continue;
+          }
+          case 13: {
+            if (tag !== 104) {
+              break;
+            }
+
+            message.weight = reader.uint32();
+            continue;
+          }
+          case 14: {
+            if (tag !== 113) {
+              break;
+            }
+
+            message.share = reader.double();
+            continue;
+          }
+          case 15: {
+            if (tag !== 121) {
+              break;
+            }
+
+            message.due = reader.double();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -12387,6 +12467,119 @@ export const QueueKey: MessageFns<QueueKey> = {
       : undefined;
     message.heldBy = object.heldBy?.map((e) => e) || [];
     message.owed = (object.owed !== undefined && object.owed !== null) ? BigInt(object.owed) : 0n;
+    message.limit = (object.limit !== undefined && object.limit !== null) ? BigInt(object.limit) : 0n;
+    message.weight = object.weight ?? 0;
+    message.share = object.share ?? 0;
+    message.due = object.due ?? undefined;
+    return message;
+  },
+};
+
+function createBaseQueueUse(): QueueUse {
+  return { running: 0n, rate: 0n, workers: 0, waitingKeys: undefined, heldKeys: undefined };
+}
+
+export const QueueUse: MessageFns<QueueUse> = {
+  encode(message: QueueUse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.running !== 0n) {
+      if (BigInt.asUintN(64, message.running) !== message.running) {
+        throw new globalThis.Error("value provided for field message.running of type uint64 too large");
+      }
+      writer.uint32(8).uint64(message.running);
+    }
+    if (message.rate !== 0n) {
+      if (BigInt.asIntN(64, message.rate) !== message.rate) {
+        throw new globalThis.Error("value provided for field message.rate of type int64 too large");
+      }
+      writer.uint32(16).int64(message.rate);
+    }
+    if (message.workers !== 0) {
+      writer.uint32(24).uint32(message.workers);
+    }
+    if (message.waitingKeys !== undefined) {
+      writer.uint32(32).uint32(message.waitingKeys);
+    }
+    if (message.heldKeys !== undefined) {
+      writer.uint32(40).uint32(message.heldKeys);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): QueueUse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseQueueUse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.running = reader.uint64() as bigint;
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.rate = reader.int64() as bigint;
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.workers = reader.uint32();
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.waitingKeys = reader.uint32();
+            continue;
+          }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.heldKeys = reader.uint32();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<QueueUse>): QueueUse {
+    return QueueUse.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<QueueUse>): QueueUse {
+    const message = createBaseQueueUse();
+    message.running = (object.running !== undefined && object.running !== null) ? BigInt(object.running) : 0n;
+    message.rate = (object.rate !== undefined && object.rate !== null) ? BigInt(object.rate) : 0n;
+    message.workers = object.workers ?? 0;
+    message.waitingKeys = object.waitingKeys ?? undefined;
+    message.heldKeys = object.heldKeys ?? undefined;
     return message;
   },
 };
@@ -12495,7 +12688,7 @@ export const ListKeysRequest: MessageFns<ListKeysRequest> = {
 };
 
 function createBaseListKeysResponse(): ListKeysResponse {
-  return { keys: [], cursor: "", at: undefined };
+  return { keys: [], cursor: "", at: undefined, unkeyed: undefined, use: undefined };
 }
 
 export const ListKeysResponse: MessageFns<ListKeysResponse> = {
@@ -12508,6 +12701,12 @@ export const ListKeysResponse: MessageFns<ListKeysResponse> = {
     }
     if (message.at !== undefined) {
       At.encode(message.at, writer.uint32(26).fork()).join();
+    }
+    if (message.unkeyed !== undefined) {
+      QueueKey.encode(message.unkeyed, writer.uint32(34).fork()).join();
+    }
+    if (message.use !== undefined) {
+      QueueUse.encode(message.use, writer.uint32(42).fork()).join();
     }
     return writer;
   },
@@ -12549,6 +12748,22 @@ export const ListKeysResponse: MessageFns<ListKeysResponse> = {
             message.at = At.decode(reader, reader.uint32());
             continue;
           }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.unkeyed = QueueKey.decode(reader, reader.uint32());
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.use = QueueUse.decode(reader, reader.uint32());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -12569,6 +12784,10 @@ export const ListKeysResponse: MessageFns<ListKeysResponse> = {
     message.keys = object.keys?.map((e) => QueueKey.fromPartial(e)) || [];
     message.cursor = object.cursor ?? "";
     message.at = (object.at !== undefined && object.at !== null) ? At.fromPartial(object.at) : undefined;
+    message.unkeyed = (object.unkeyed !== undefined && object.unkeyed !== null)
+      ? QueueKey.fromPartial(object.unkeyed)
+      : undefined;
+    message.use = (object.use !== undefined && object.use !== null) ? QueueUse.fromPartial(object.use) : undefined;
     return message;
   },
 };
