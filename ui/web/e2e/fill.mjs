@@ -14,6 +14,7 @@ export async function fill(t) {
 			overview: "default/overview",
 			queues: "default/queues",
 			queue: "default/queues/mail",
+			"queue-limits": "default/queues/deliver/limits",
 			"queue-settings": "default/queues/mail/settings",
 			"queue-errors": "default/queues/mail/errors",
 			"queue-history": "default/queues/mail/history",
@@ -28,6 +29,8 @@ export async function fill(t) {
 			dead: "default/dead",
 			bulk: "default/bulk",
 			workers: "default/workers",
+			crons: "default/crons",
+			cron: "default/crons/sync",
 			keyspaces: "default/kv",
 			keys: "default/kv/sent?prefix=order/",
 			key: "default/kv/sent?key=order/7",
@@ -53,6 +56,62 @@ function push(s) {
 	return [first, second];
 }
 
+/** Crons with runs of all kinds: one that is on, one that is paused, one that is over. @param {import("./rig.mjs").Server} s */
+async function crons(s) {
+	const of = { payload: { of: "yesterday", limit: 9007199254740991 }, labels: { team: "data" }, priority: 3 };
+	await s.call("PUT", "/v1/crons/nightly", {
+		schedule: "30 2 * * *",
+		zone: "Europe/Berlin",
+		jitter: "10m",
+		template: { ...of, queue: "reports", kind: "report.build" },
+	});
+	await s.call("PUT", "/v1/crons/poll", { schedule: "@every 30s", paused: true, template: { queue: "feeds" } });
+	await s.call("PUT", "/v1/crons/new-year", {
+		schedule: "@yearly",
+		end: new Date(Date.now() + 3000).toISOString(),
+		template: { queue: "reports" },
+	});
+	await s.call("PUT", "/v1/crons/sync", {
+		schedule: "*/15 * * * *",
+		zone: "America/New_York",
+		template: { ...of, queue: "feeds", kind: "feed.sync" },
+	});
+	for (let i = 0; i < 14; i++) {
+		await s.call("POST", "/v1/crons/sync:trigger", {});
+		if (i % 5 === 4) await s.call("POST", "/v1/crons/sync:trigger", {}); // skipped: the one before has not ended
+		const a = await s.claim("feeds", "w-2");
+		const end = i % 6 === 3 ? "fail" : "complete";
+		const error = { code: "HTTP", message: "502 from upstream" };
+		await s.call("POST", `/v1/tasks/${a.id}/${end}`, {
+			token: a.token,
+			...(end === "fail" ? { fatal: true, error } : {}),
+		});
+	}
+	await s.call("POST", "/v1/crons/sync:trigger", {});
+}
+
+/** A queue that is shared between keys, each of which waits for something else. @param {import("./rig.mjs").Server} s */
+async function keys(s) {
+	await s.call("PUT", "/v1/queues/deliver", {
+		lease: "1h",
+		concurrency: 8,
+		per_key: { concurrency: 2 },
+		rate: { limit: 600, per: "1m", burst: 50 },
+		max_workers: 4,
+	});
+	await s.call("PUT", "/v1/queues/deliver/keys/customer-9", { weight: 3, concurrency: 4 });
+	for (const [key, n] of /** @type {[string, number][]} */ ([
+		["customer-7", 9],
+		["customer-9", 6],
+		["customer-12", 2],
+		["a customer with quite a long name, of Llanfairpwllgwyngyll", 1],
+		["", 5],
+	]))
+		for (let i = 0; i < n; i++) await s.create("deliver", { parcel: i }, key ? { key } : {});
+	for (let i = 0; i < 6; i++) await s.claim("deliver", `w-${i % 3}`);
+	await s.call("POST", "/v1/queues/deliver/keys/customer-12:pause", { reason: "their dock is closed" });
+}
+
 /** @param {import("./rig.mjs").Server} s */
 async function work(s) {
 	/** @param {any} a */
@@ -62,6 +121,8 @@ async function work(s) {
 		const { id, token } = of(a);
 		return s.call("POST", `/v1/tasks/${id}/${how}`, { token, ...body });
 	};
+	await crons(s);
+	await keys(s);
 	for (const space of ["sent", "counts"]) await s.call("PUT", `/v1/keyspaces/${space}`, {});
 	for (let i = 0; i < 60; i++)
 		await s.call("PUT", `/v1/kv/sent/keys/${encodeURIComponent(`order/${i % 7}/${i}`)}`, `{"to":"ada","n":${i}}`);

@@ -359,7 +359,22 @@ async function plant(s, strings) {
 			reason: odd,
 		});
 		const of = (await s.call("GET", `/v1/tasks?queue=odd-${i}&limit=1`)).tasks[0].id;
+		await s.create(`odd-keys-${i}`, 1, { key: odd });
+		await s.call("POST", `/v1/queues/odd-keys-${i}/keys/${encodeURIComponent(odd)}:pause`, { reason: odd });
+		await s.call("PUT", `/v1/crons/odd-${i}`, {
+			schedule: "@yearly",
+			template: {
+				queue: `odd-${i}`,
+				key: odd,
+				payload: { odd },
+				labels: { odd },
+				headers: [{ name: "odd", value: odd }],
+			},
+		});
+		await s.call("POST", `/v1/crons/odd-${i}:trigger`, {});
 		screens.push(
+			{ path: `default/queues/odd-keys-${i}/limits`, shows: shownAs(odd) },
+			{ path: `default/crons/odd-${i}`, shows: shownAs(odd) },
 			{ path: `default/queues/odd-${i}` },
 			{ path: `default/bulk/${job.id ?? job.job?.id}` },
 			{ path: `default/tasks/${of}` },
@@ -383,6 +398,7 @@ async function plant(s, strings) {
 		"dead?group=kind",
 		"bulk",
 		"workers",
+		"crons",
 		"kv",
 		"kv/notes",
 		"kv/notes?view=hex",

@@ -123,6 +123,13 @@ test("an answer that was cut after the commit: it is said, asked again, and happ
 	});
 	assert.equal((await s.call("GET", "/v1/queues/mail/stats")).ready, 2, "the one from before, and one new task");
 
+	// A cron that is run by hand, which would run twice.
+	await s.call("PUT", "/v1/crons/now", { schedule: "@yearly", overlap: "allow", template: { queue: "later" } });
+	await page.goto(`${via.url}/ui/default/crons/now`);
+	await page.getByRole("button", { name: "Trigger now" }).waitFor();
+	await twice(/:trigger/, button("Trigger now"), button("Ask again"));
+	assert.equal((await s.call("GET", "/v1/crons/now")).runs, 1);
+
 	// Settings, which hold for the version that was read.
 	await page.goto(`${via.url}/ui/default/queues/mail/settings`);
 	await page.getByLabel("failures").first().fill("8");

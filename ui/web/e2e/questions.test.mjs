@@ -121,7 +121,6 @@ test("each question has its answer within three actions", { skip, timeout: 900_0
 				.locator("th")
 				.click(),
 		);
-		await act(page.keyboard.press("e"));
 		await main.getByRole("link", { name: tail(held) }).waitFor();
 		await see(/lease/);
 	});

@@ -16,6 +16,14 @@ const writes = /** @type {[string, string, unknown, string[]][]} */ ([
 		{ action: "retry", filter: { queue: "mail", state: "dead" }, dry_run: true },
 		["responder", "admin"],
 	],
+	["POST", "/v1/crons/nightly:pause", undefined, ["responder", "admin"]],
+	["POST", "/v1/crons/nightly:resume", undefined, ["responder", "admin"]],
+	["POST", "/v1/crons/nightly:trigger", {}, ["responder", "admin"]],
+	["POST", "/v1/queues/mail/keys/ann:pause", { reason: "noon" }, ["responder", "admin"]],
+	["POST", "/v1/queues/mail/keys/ann:resume", undefined, ["responder", "admin"]],
+	["PUT", "/v1/queues/mail/keys/ann", { weight: 2 }, ["admin"]],
+	["PUT", "/v1/crons/nightly", { schedule: "@daily", template: { queue: "mail" } }, ["admin"]],
+	["DELETE", "/v1/crons/none", undefined, ["admin"]],
 	["PUT", "/v1/queues/mail", { max_attempts: 3 }, ["admin"]],
 	["DELETE", "/v1/queues/none", undefined, ["admin"]],
 	["PUT", "/v1/kv/notes/keys/k", "v", ["admin"]],
@@ -37,6 +45,7 @@ test("buttons name the scope that is missing, and the server refuses what they w
 	const s = await server(t, "--tokens", tokensFile(t, [...Object.values(ranks), boss]));
 	s.token = boss.token;
 	await s.call("PUT", "/v1/keyspaces/notes", {});
+	await s.call("PUT", "/v1/crons/nightly", { schedule: "0 2 * * *", template: { queue: "reports" } });
 	for (const [rank, { token }] of Object.entries(ranks)) {
 		const ready = await s.create("mail", 1);
 		const dead = await s.create("broken", 1);
@@ -53,6 +62,9 @@ test("buttons name the scope that is missing, and the server refuses what they w
 		await settled(page);
 		for (const path of [
 			"default/queues/mail",
+			"default/queues/mail/limits",
+			"default/crons",
+			"default/crons/nightly",
 			`default/tasks/${dead}`,
 			"default/dead",
 			"default/workers",
@@ -74,6 +86,18 @@ test("buttons name the scope that is missing, and the server refuses what they w
 		await items.first().waitFor();
 		for (const item of await items.all()) assert.equal(await item.isDisabled(), rank === "viewer", `${rank}: pause`);
 		assert.equal(await page.getByRole("link", { name: "Cluster" }).count(), 0, `${rank} sees no cluster`);
+		await page.goto(`${s.url}/ui/default/crons/nightly`);
+		await settled(page);
+		for (const [name, may] of /** @type {[string, string[]][]} */ ([
+			["Trigger now", ["responder", "admin"]],
+			["Pause", ["responder", "admin"]],
+			["Edit…", ["admin"]],
+		]))
+			assert.equal(
+				await page.getByRole("button", { name, exact: true }).isDisabled(),
+				!may.includes(rank),
+				`${rank}: ${name}`,
+			);
 		// The same requests by hand, with the session of the page.
 		for (const [method, path, body, may] of writes) {
 			const status = await page.evaluate(

@@ -33,6 +33,19 @@ try {
 				await page.waitForTimeout(600); // for the first live figures, and for charts
 				await page.screenshot({ path: `${out}/${name}-${width}-${colorScheme}.png` });
 			}
+			await page.goto(`${s.url}/ui/default/crons`);
+			await page.getByRole("button", { name: "New cron…" }).click();
+			await page.getByLabel("Schedule", { exact: true }).fill("30 2 * * *");
+			await page.getByLabel("Zone").fill("Europe/Berlin");
+			await page.getByRole("button", { name: "show that day" }).first().click();
+			await page.getByRole("list", { name: /^Slots around/ }).waitFor();
+			await page.screenshot({ path: `${out}/cron-new-${width}-${colorScheme}.png` });
+			await page.goto(`${s.url}/ui/default/queues/deliver/limits`);
+			await page.getByRole("row", { name: /^customer-9/ }).click();
+			await page.getByRole("button", { name: "Set weight and limits…" }).click();
+			await page.screenshot({ path: `${out}/queue-key-${width}-${colorScheme}.png` });
+			await page.goto(`${s.url}/ui/default/overview`);
+			await settled(page);
 			await page.keyboard.press("?");
 			await page.waitForTimeout(200);
 			await page.screenshot({ path: `${out}/shortcuts-${width}-${colorScheme}.png` });

@@ -70,6 +70,54 @@ test("each reason is named, with what it is about and who holds the task up", { 
 	await says(page, s, fatal, "ended", "(fatal)", "w-x had it last");
 });
 
+test("each limit is named, with what it is about and who has what it lets run", {
+	skip,
+	timeout: 300_000,
+}, async (t) => {
+	const s = await server(t);
+	const page = await open(t, s);
+	/** Makes two tasks of a queue with limits, gives the first one out, and returns both. @param {string} queue @param {Record<string, unknown>} config @param {Record<string, unknown>} [more] @returns {Promise<[string, string]>} */
+	const pair = async (queue, config, more) => {
+		await s.call("PUT", `/v1/queues/${queue}`, config);
+		const first = await s.create(queue, 1, more);
+		await s.claim(queue, `w-${queue}`);
+		return [first, await s.create(queue, 2, more)];
+	};
+	const end = (/** @type {string} */ id) => id.slice(-6);
+
+	const [a, lane] = await pair("lane", { per_key: { concurrency: 1 } }, { key: "ann" });
+	await says(page, s, lane, "lane_limit", "the line of key ann", "(1)", end(a));
+	await page.locator(".why").getByRole("link", { name: "Limits" }).click();
+	await page.waitForURL(/queues\/lane\/limits\?prefix=ann/);
+	await page.getByRole("row", { name: /^ann/ }).getByText("its limit of 1").waitFor();
+
+	const [b, full] = await pair("several", { concurrency: 1 });
+	await says(page, s, full, "queue_limit", "queue several", "(1)", end(b));
+	await accessible(page, "a limit of a queue");
+	await page
+		.locator(".why")
+		.getByRole("link", { name: end(b) })
+		.click();
+	await page.waitForURL(new RegExp(b));
+
+	const [, fast] = await pair("fast", { rate: { limit: 1, per: "1h" } });
+	await says(page, s, fast, "rate", "Queue fast", "rate of 1", /the next one goes in \d/);
+	const [, keyed] = await pair("keyed", { per_key: { rate: { limit: 1, per: "1h" } } }, { key: "bob" });
+	await says(page, s, keyed, "rate", "key bob", "rate of 1", /the next one goes in \d/);
+
+	const [, crowd] = await pair("crowd", { max_workers: 1 });
+	await says(page, s, crowd, "max_workers", "queue crowd", "(1)", "w-crowd");
+
+	const [first, strict] = await pair("strict", { order: "strict" }, { key: "cat" });
+	await says(page, s, strict, "order", "the line of key cat", "has not ended", end(first));
+
+	await s.call("POST", "/v1/queues/lane/keys/dan:pause", { reason: "their server is down" });
+	const dan = await s.create("lane", 1, { key: "dan" });
+	await says(page, s, dan, "paused", "Key dan is paused", "their server is down");
+	await page.locator(".why").getByRole("link", { name: "Limits" }).click();
+	await page.getByRole("row", { name: /^dan/ }).getByText("their server is down").waitFor();
+});
+
 test("what the server itself holds up is named", { skip, timeout: 300_000 }, async (t) => {
 	const s = await server(t);
 	const id = await s.create("mail", 1);

@@ -22,6 +22,7 @@ const shortcuts: [string, [string, string][]][] = [
 			["g d", "dead letters"],
 			["g b", "bulk jobs"],
 			["g w", "workers"],
+			["g n", "crons"],
 			["g k", "keys"],
 			["g r", "repositories"],
 			["g s", "search"],
@@ -93,12 +94,21 @@ export function Palette({ first, onClose }: { first: "search" | "keys"; onClose:
 		enabled: first === "search" && queueStart.test(typed) && !isId(typed),
 		queryFn: () => call(api.GET("/v1/queues", { params: { query: { ns, prefix: typed, limit: 8 } } })),
 	});
+	const crons = useQuery({
+		queryKey: ["palette crons", ns, typed],
+		enabled: first === "search" && queueStart.test(typed) && !isId(typed),
+		queryFn: () => call(api.GET("/v1/crons", { params: { query: { ns, prefix: typed, limit: 4 } } })),
+	});
 	const entries = useMemo<Entry[]>(() => {
 		const low = typed.toLowerCase();
 		const out: Entry[] = [];
 		if (isId(typed)) out.push({ kind: "Task", name: typed, href: `/${ns}/tasks/${typed}` });
 		for (const q of queues.data?.queues ?? []) {
 			out.push({ kind: "Queue", name: q.queue ?? "", href: `/${ns}/queues/${encodeURIComponent(q.queue ?? "")}` });
+			if (q.limits) {
+				const name = q.queue ?? "";
+				out.push({ kind: "Limits", name, href: `/${ns}/queues/${encodeURIComponent(name)}/limits` });
+			}
 			if ((q.dead ?? 0) > 0)
 				out.push({
 					kind: "Dead letters",
@@ -106,6 +116,8 @@ export function Palette({ first, onClose }: { first: "search" | "keys"; onClose:
 					href: `/${ns}/dead?queue=${encodeURIComponent(q.queue ?? "")}`,
 				});
 		}
+		for (const c of crons.data?.crons ?? [])
+			out.push({ kind: "Cron", name: c.name ?? "", href: `/${ns}/crons/${encodeURIComponent(c.name ?? "")}` });
 		for (const p of places)
 			if (p.name.toLowerCase().includes(low)) out.push({ kind: "Go", name: p.name, href: p.to.replace("$ns", ns) });
 		if (typed && !isId(typed)) {
@@ -121,7 +133,7 @@ export function Palette({ first, onClose }: { first: "search" | "keys"; onClose:
 			});
 		}
 		return out.slice(0, 14);
-	}, [typed, queues.data, places, ns]);
+	}, [typed, queues.data, crons.data, places, ns]);
 	const go = (e: Entry | undefined, tab: boolean) => {
 		if (!e) return;
 		if (tab) window.open(`/ui${e.href}`, "_blank", "noopener");

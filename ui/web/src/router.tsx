@@ -112,6 +112,8 @@ const tree = root.addChildren([
 		at("/bulk", lazy("Bulk")),
 		at("/bulk/$id", lazy("BulkJob")),
 		at("/workers", lazy("Workers")),
+		at("/crons", lazy("Crons")),
+		at("/crons/$cron", lazy("Cron")),
 		at("/kv", lazy("Keyspaces")),
 		at("/kv/$keyspace", lazy("Keys")),
 		at("/repos", lazy("Repos")),

@@ -32,6 +32,7 @@ const places: Place[] = [
 	{ name: "Dead letters", to: "/$ns/dead", letter: "d", group: "", needs: "task:read" },
 	{ name: "Bulk jobs", to: "/$ns/bulk", letter: "b", group: "", needs: "task:read" },
 	{ name: "Workers", to: "/$ns/workers", letter: "w", group: "", needs: "task:read" },
+	{ name: "Crons", to: "/$ns/crons", letter: "n", group: "", needs: "task:read" },
 	{ name: "Keys", to: "/$ns/kv", letter: "k", service: "kv", group: "data", needs: "kv:read" },
 	{ name: "Repositories", to: "/$ns/repos", letter: "r", service: "refs", group: "data", needs: "ref:read" },
 	{ name: "Search", to: "/$ns/search", letter: "s", service: "search", group: "data", needs: "search:read" },

@@ -4477,6 +4477,10 @@ export interface components {
             runs?: number;
             /** @description unset: it has had none */
             last_run?: components["schemas"]["CronRun"];
+            /** @description next_at as the clocks of the zone show it, in RFC 3339 */
+            next_local?: string;
+            /** @description the last runs, the last one first; only in lists that ask for them */
+            recent?: components["schemas"]["CronRun"][];
         };
         /** @description CronRun is a run of a cron. */
         CronRun: {
@@ -4508,6 +4512,18 @@ export interface components {
             passed?: number;
             /** @description with refused: its code is that of the refusal */
             error?: components["schemas"]["TaskError"];
+            /**
+             * Format: date-time
+             * @description the last delivery of its task
+             */
+            began_at?: string;
+            /**
+             * Format: date-time
+             * @description the end of its task
+             */
+            ended_at?: string;
+            /** @description slot as the clocks of the cron's zone show it, in RFC 3339 */
+            slot_local?: string;
         };
         PauseCronResponse: {
             /** @description it was paused */
@@ -4592,6 +4608,9 @@ export interface components {
             cursor?: string;
             /** @description Where the answer stands in the partition's log; a read can ask for at least this. */
             index?: string;
+            /** @description the tasks without a key, which share one line; unset on further pages, and with a prefix */
+            unkeyed?: components["schemas"]["QueueKey"];
+            use?: components["schemas"]["QueueUse"];
         };
         /** @description QueueKey is a key of a queue that has tasks which have not ended, or for which something is set. */
         QueueKey: {
@@ -4619,6 +4638,33 @@ export interface components {
              * @description by how much, in cost by weight 1, it is behind the key that was served last; negative: ahead
              */
             owed?: number;
+            /**
+             * Format: int64
+             * @description how many of its tasks may run at once, by its settings or by those of the queue; 0 = no bound
+             */
+            limit?: number;
+            /** @description its share among the keys that have tasks ready */
+            weight?: number;
+            /** @description its part of the tasks of the queue that run, from 0 to 1 */
+            share?: number;
+            /** @description its part by weight of what the queue gives out, among the keys that have tasks ready; unset: not all keys of the queue were looked at */
+            due?: number;
+        };
+        /** @description QueueUse is how much of the limits of a queue is used. They hold in each partition by itself: of several it is the one where most is. */
+        QueueUse: {
+            /** @description tasks that run */
+            running?: number;
+            /**
+             * Format: int64
+             * @description cost of what began lately and counts against the burst of the queue's rate
+             */
+            rate?: number;
+            /** @description that have tasks; counted where max_workers bounds them */
+            workers?: number;
+            /** @description keys of all partitions that have tasks ready, with the tasks without a key as one; unset: not all keys were looked at */
+            waiting_keys?: number;
+            /** @description how many of those their pause, their limit, their rate or their order holds up */
+            held_keys?: number;
         };
         SetKeyResponse: {
             /** @description it was so before */
@@ -8035,6 +8081,8 @@ export interface operations {
                 hop?: "0" | "1";
                 /** @description What their names begin with. */
                 prefix?: string;
+                /** @description How many of the last runs of each to show in recent, 0 to 20; default 0. */
+                runs?: number;
                 /** @description Length of the page, 1 to 1,000; default 100. */
                 limit?: number;
                 /** @description Of the page before; empty for the first page. */
@@ -8954,8 +9002,8 @@ export interface operations {
                 forward?: "0" | "1";
                 /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
                 hop?: "0" | "1";
-                /** @description name, the default; backlog: those with the most ready tasks first; owed: those that are the furthest behind their share first. */
-                sort?: "name" | "backlog" | "owed";
+                /** @description name, the default; backlog: those with the most ready tasks first; oldest: those whose first task has been ready longest first; owed: those that are the furthest behind their share first. */
+                sort?: "name" | "backlog" | "oldest" | "owed";
                 /** @description What the keys begin with. */
                 prefix?: string;
                 /** @description Length of the page, 1 to 1,000; default 100. */

@@ -104,7 +104,7 @@ export function BytesView({
 	const json = useMemo(() => (whole && text !== undefined ? indented(text) : undefined), [text, whole]);
 	const [chosen, choose] = useState<View>();
 	const view = chosen ?? (json !== undefined ? "json" : text !== undefined ? "text" : "hex");
-	const shown = view === "json" ? (json ?? "") : view === "text" ? visible(text ?? "") : hex(bytes.subarray(0, 16_384));
+	const shown = view === "hex" ? hex(bytes.subarray(0, 16_384)) : visible((view === "json" ? json : text) ?? "");
 	if (all === 0) return <p className="dim">{name}: 0 bytes</p>;
 	return (
 		<div>

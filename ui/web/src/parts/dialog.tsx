@@ -32,6 +32,7 @@ export function Dialog({
 			aria-labelledby={id}
 			className={wide ? "wide" : ""}
 			onCancel={(e) => {
+				if (e.target !== e.currentTarget) return; // of a dialog over this one
 				e.preventDefault();
 				onClose();
 			}}

@@ -37,8 +37,8 @@ interface GridProps<T> {
 const rowHeights = { dense: 24, normal: 28, wide: 36 };
 
 /**
- * Grid is a table of many rows, of which at most about 60 are in the document. Arrow keys or j and k move, Enter opens, o opens a new tab,
- * x marks, shift and x marks a range, e expands. Rows do not move while they are shown: only other `rows` move them.
+ * Grid is a table of many rows, of which at most about 60 are in the document. Arrow keys or j and k move, Enter opens, or expands a row
+ * that has no page of its own, o opens a new tab, x marks, shift and x marks a range, e expands. Rows do not move while they are shown: only other `rows` move them.
  */
 export function Grid<T>(props: GridProps<T>) {
 	const { rows, columns, id, marked, onMark } = props;
@@ -88,6 +88,7 @@ export function Grid<T>(props: GridProps<T>) {
 		const row = rows[i];
 		if (!row) return false;
 		if (key === "Enter" && props.onOpen) props.onOpen(row);
+		else if (key === "Enter" && props.detail) expand(row);
 		else if (key === "o" && props.href) window.open(props.href(row), "_blank", "noopener");
 		else if (key.toLowerCase() === "x" && onMark) mark(i, shift);
 		else if (key === "e" && props.detail) expand(row);
@@ -186,14 +187,15 @@ export function Grid<T>(props: GridProps<T>) {
 									aria-selected={marked ? marked.has(key) : undefined}
 									tabIndex={v.index === at ? 0 : -1}
 									className={
-										[props.onOpen ? "open" : "", props.stale?.(row) ? "stale" : ""].join(" ").trim() || undefined
+										[props.onOpen || props.detail ? "open" : "", props.stale?.(row) ? "stale" : ""].join(" ").trim() ||
+										undefined
 									}
 									onFocus={() => setAt(v.index)}
 									onClick={(e) => {
 										if ((e.target as HTMLElement).closest("input,button,a,select")) return;
 										if (getSelection()?.toString()) return; // a text was marked
 										if (e.metaKey || e.ctrlKey) act("o", v.index, false);
-										else props.onOpen?.(row);
+										else act("Enter", v.index, false);
 									}}
 								>
 									{onMark ? (

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { configOf, diff, fields, merge, normal, spanText, valuesOf, wrongOf } from "./queue-config";
+import { configOf, diff, fields, groups, merge, normal, spanText, valuesOf, wrongOf } from "./queue-config";
 
 const field = (name: string) => fields.find((f) => f.name === name)!;
 
@@ -13,6 +13,31 @@ test("a configuration goes through its texts unchanged, with fields that the pag
 test("what is emptied is left out, an object with its last field too", () => {
 	expect(configOf({ retry: { factor: 2 }, max_tasks: 3 }, {})).toEqual({});
 	expect(configOf({}, { max_deliveries: "0" })).toEqual({ max_deliveries: 0 });
+});
+
+test("limits lie within objects of objects", () => {
+	const config = {
+		concurrency: 20,
+		per_key: { concurrency: 1, rate: { limit: 100, per: "60s", burst: 5 } },
+		order: "strict",
+	} as const;
+	const values = valuesOf(config);
+	expect(values).toEqual({
+		concurrency: "20",
+		"per_key.concurrency": "1",
+		"per_key.rate.limit": "100",
+		"per_key.rate.per": "1m",
+		"per_key.rate.burst": "5",
+		order: "strict",
+	});
+	expect(configOf(config, values)).toEqual({
+		...config,
+		per_key: { ...config.per_key, rate: { ...config.per_key.rate, per: "1m" } },
+	});
+	const { "per_key.rate.limit": _1, "per_key.rate.per": _2, "per_key.rate.burst": _3, ...rest } = values;
+	expect(configOf(config, rest)).toEqual({ concurrency: 20, per_key: { concurrency: 1 }, order: "strict" });
+	expect(config.per_key.rate.limit).toBe(100);
+	expect(groups.filter((g) => g.limits).flatMap((g) => g.fields).length).toBe(11);
 });
 
 test("durations are written as people write them", () => {

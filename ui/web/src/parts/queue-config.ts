@@ -20,6 +20,8 @@ export interface Field {
 interface Group {
 	name: string;
 	fields: Field[];
+	/** It is about what may run at once, and in which order. */
+	limits?: boolean;
 }
 
 const number = (name: string, label: string, otherwise: string, more: Partial<Field> = {}): Field => ({
@@ -81,6 +83,35 @@ export const groups: Group[] = [
 		],
 	},
 	{
+		name: "What may run, in each partition",
+		limits: true,
+		fields: [
+			number("concurrency", "tasks at once", "no bound"),
+			number("max_workers", "workers at once", "no bound"),
+			number("rate.limit", "rate: how much", "no bound"),
+			duration("rate.per", "rate: in each", "none"),
+			number("rate.burst", "rate: burst", "as much"),
+		],
+	},
+	{
+		name: "What may run of each key",
+		limits: true,
+		fields: [
+			number("per_key.concurrency", "tasks at once", "no bound"),
+			number("per_key.rate.limit", "rate: how much", "no bound"),
+			duration("per_key.rate.per", "rate: in each", "none"),
+			number("per_key.rate.burst", "rate: burst", "as much"),
+		],
+	},
+	{
+		name: "Which task is next",
+		limits: true,
+		fields: [
+			{ name: "order", label: "order", kind: "choice", otherwise: "fifo", choices: ["fifo", "strict"] },
+			{ name: "fairness", label: "fairness", kind: "choice", otherwise: "lanes", choices: ["lanes", "none"] },
+		],
+	},
+	{
 		name: "Bounds of the queue, in each partition",
 		fields: [
 			number("max_tasks", "tasks not ended", "no bound"),
@@ -135,12 +166,26 @@ function textOf(f: Field, v: unknown): string | undefined {
 export function valuesOf(config: QueueConfig): Values {
 	const out: Values = {};
 	for (const f of fields) {
-		const [head, tail] = f.name.split(".") as [string, string?];
-		const top = (config as Record<string, unknown>)[head];
-		const text = textOf(f, tail ? (top as Record<string, unknown> | undefined)?.[tail] : top);
+		const text = textOf(f, at(config, f.name.split(".")));
 		if (text !== undefined) out[f.name] = text;
 	}
 	return out;
+}
+
+/** at is what stands in an object under names that lead into it. */
+const at = (o: unknown, path: readonly string[]): unknown =>
+	path.reduce((v, name) => (v as Record<string, unknown> | undefined)?.[name], o);
+
+/** put writes a value there; undefined removes it, and the objects around it that are empty then. */
+function put(o: Record<string, unknown>, [name = "", ...rest]: readonly string[], value: unknown): void {
+	let v = value;
+	if (rest.length > 0) {
+		const inner = { ...(o[name] as Record<string, unknown> | undefined) };
+		put(inner, rest, value);
+		v = Object.keys(inner).length > 0 ? inner : undefined;
+	}
+	if (v === undefined) delete o[name];
+	else o[name] = v;
 }
 
 /** configOf writes values over a configuration, of which fields that this page does not know are kept. */
@@ -148,17 +193,8 @@ export function configOf(base: QueueConfig, values: Values): QueueConfig {
 	const out = structuredClone(base) as Record<string, unknown>;
 	delete out["version"];
 	for (const f of fields) {
-		const [head, tail] = f.name.split(".") as [string, string?];
 		const text = values[f.name];
-		const v = text === undefined ? undefined : f.kind === "number" ? Number(text) : text;
-		if (tail) {
-			const inner = { ...(out[head] as Record<string, unknown> | undefined) };
-			if (v === undefined) delete inner[tail];
-			else inner[tail] = v;
-			if (Object.keys(inner).length > 0) out[head] = inner;
-			else delete out[head];
-		} else if (v === undefined) delete out[head];
-		else out[head] = v;
+		put(out, f.name.split("."), text === undefined ? undefined : f.kind === "number" ? Number(text) : text);
 	}
 	return out as QueueConfig;
 }

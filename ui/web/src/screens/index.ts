@@ -1,6 +1,8 @@
 export { Bulk } from "./bulk";
 export { BulkJob } from "./bulk-job";
 export { Cluster } from "./cluster";
+export { Cron } from "./cron";
+export { Crons } from "./crons";
 export { Dead } from "./dead";
 export { Keys } from "./keys";
 export { Keyspaces } from "./keyspaces";

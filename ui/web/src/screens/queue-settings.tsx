@@ -50,9 +50,40 @@ export function QueueSettings({ queue }: { queue: string }) {
 	return <SettingsForm key={queue} queue={queue} now={config.data} />;
 }
 
+/** LimitsDialog is the part of that form which says what may run, and in which order. */
+export function LimitsDialog({ queue, onClose }: { queue: string; onClose: () => void }) {
+	const config = useConfig(queue);
+	return (
+		<Dialog title={`Limits of ${queue}`} onClose={onClose} wide>
+			{config.error ? <ReadFailed query={config} what="The settings" /> : null}
+			{config.data ? (
+				<SettingsForm queue={queue} now={config.data} limits onDone={onClose} />
+			) : config.error ? null : (
+				<Loading what="the settings" />
+			)}
+			<footer>
+				<Button onClick={onClose} data-first="">
+					Keep
+				</Button>
+			</footer>
+		</Dialog>
+	);
+}
+
 const versionOf = (c: QueueConfig) => String(c.version ?? "0");
 
-function SettingsForm({ queue, now }: { queue: string; now: QueueConfig }) {
+function SettingsForm({
+	queue,
+	now,
+	limits = false,
+	onDone,
+}: {
+	queue: string;
+	now: QueueConfig;
+	/** Only what may run. */
+	limits?: boolean;
+	onDone?: () => void;
+}) {
 	const ns = useNamespace();
 	const queries = useQueryClient();
 	// What the form began from. A newer version is merged when the change is sent, not while the person types.
@@ -93,7 +124,9 @@ function SettingsForm({ queue, now }: { queue: string; now: QueueConfig }) {
 		const fresh = await read(queue);
 		queries.setQueryData([ns, "queue config", queue], fresh);
 		start(fresh);
+		queries.invalidateQueries({ queryKey: [ns, "queue keys", queue] });
 		toast(`The settings of ${queue} are version ${versionOf(fresh)}.`);
+		onDone?.();
 	};
 
 	return (
@@ -119,22 +152,24 @@ function SettingsForm({ queue, now }: { queue: string; now: QueueConfig }) {
 			) : null}
 			{refused ? <Failed error={refused} /> : null}
 			<div className="columns">
-				{groups.map((g) => (
-					<Panel key={g.name} title={g.name}>
-						<div className="field-row">
-							{g.fields.map((f) => (
-								<Input
-									key={f.name}
-									field={f}
-									value={yours[f.name] ?? ""}
-									changed={was[f.name] !== to[f.name]}
-									refused={refused?.field === f.name ? refused.message : undefined}
-									onChange={(v) => setYours((y) => ({ ...y, [f.name]: v }))}
-								/>
-							))}
-						</div>
-					</Panel>
-				))}
+				{groups
+					.filter((g) => !limits || g.limits)
+					.map((g) => (
+						<Panel key={g.name} title={g.name}>
+							<div className="field-row">
+								{g.fields.map((f) => (
+									<Input
+										key={f.name}
+										field={f}
+										value={yours[f.name] ?? ""}
+										changed={was[f.name] !== to[f.name]}
+										refused={refused?.field === f.name ? refused.message : undefined}
+										onChange={(v) => setYours((y) => ({ ...y, [f.name]: v }))}
+									/>
+								))}
+							</div>
+						</Panel>
+					))}
 			</div>
 			<div className="actions">
 				<Button

@@ -15,13 +15,14 @@ import { HistoryPanel } from "../parts/history";
 import { Menu } from "../parts/menu";
 import { operate, PauseMenu, useResume } from "../parts/queue-acts";
 import { ErrorGroups } from "./dead";
+import { QueueLimits } from "./queue-limits";
 import { ConfigView, QueueSettings, useConfig } from "./queue-settings";
 import { WorkerList } from "./workers";
 
 type QueueStats = Schemas["QueueStats"];
 type Task = Schemas["Task"];
 
-const tabs = ["tasks", "settings", "errors", "workers", "history"] as const;
+const tabs = ["tasks", "limits", "settings", "errors", "workers", "history"] as const;
 
 /** useQueue follows the counters of a queue: live once it is known to be there. */
 function useQueue(queue: string) {
@@ -96,13 +97,14 @@ export function Queue() {
 				label="Parts of the queue"
 				items={[
 					{ name: "Tasks", link: tab === "tasks" ? ({ to: ".", params: true } as never) : link("tasks") },
+					{ name: "Limits & keys", link: link("limits") },
 					{ name: "Settings", link: link("settings") },
 					{ name: "Errors", link: link("errors") },
 					{ name: "Workers", link: link("workers"), count: stats?.workers },
 					{ name: "History", link: link("history") },
 				]}
 			/>
-			<Tab tab={tab} queue={queue} />
+			<Tab tab={tab} queue={queue} stats={stats} />
 			{dialog === "redrive" ? (
 				<BulkDialog action="redrive" title={`Redrive the dead of ${queue}`} filter={{ queue }} onClose={close} />
 			) : null}
@@ -113,8 +115,10 @@ export function Queue() {
 	);
 }
 
-function Tab({ tab, queue }: { tab: string; queue: string }): ReactNode {
+function Tab({ tab, queue, stats }: { tab: string; queue: string; stats: QueueStats | undefined }): ReactNode {
 	switch (tab) {
+		case "limits":
+			return <QueueLimits queue={queue} stats={stats} />;
 		case "settings":
 			return <QueueSettings queue={queue} />;
 		case "errors":

@@ -4,11 +4,12 @@ import { type ReactNode, useState } from "react";
 import { useAct } from "../act";
 import { api, call, gone, newRequestId, raw, type Schemas } from "../api/client";
 import { type ApiError, asApiError } from "../api/errors";
-import { parseTime, tail } from "../format";
+import { tail } from "../format";
 import { toBase64 } from "../key-text";
 import { Button, Loading, NotDone, ReadFailed } from "../parts/basic";
 import { textOf } from "../parts/bytes";
 import { Confirm, Dialog } from "../parts/dialog";
+import { labelLines, localInput, readLabels } from "../parts/fields";
 import type { Task } from "./filter";
 
 export const scopes = {
@@ -205,31 +206,6 @@ function EditDialog({
 	const whole = query.data.bytes.length >= query.data.size;
 	const text = whole ? textOf(query.data.bytes, true) : undefined;
 	return <EditForm ns={ns} task={task} request={request} payload={text} onClose={onClose} onDone={onDone} />;
-}
-
-/** labelLines writes labels as a line each. */
-function labelLines(labels: Task["labels"]): string {
-	return Object.entries((labels ?? {}) as Record<string, string>)
-		.map(([k, v]) => `${k}=${v}`)
-		.join("\n");
-}
-
-/** readLabels reads them back, and says which line is wrong. */
-function readLabels(text: string): { labels: Record<string, string>; wrong?: string } {
-	const labels: Record<string, string> = {};
-	for (const line of text.split("\n")) {
-		if (line.trim() === "") continue;
-		const m = /^\s*([0-9A-Za-z][0-9A-Za-z._/-]{0,62})=(.*)$/.exec(line);
-		if (!m) return { labels, wrong: line };
-		labels[m[1]!] = m[2]!;
-	}
-	return { labels };
-}
-
-function localInput(at: string | undefined): string {
-	const t = parseTime(at);
-	if (t === undefined) return "";
-	return new Date(t - new Date(t).getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
 }
 
 function EditForm({

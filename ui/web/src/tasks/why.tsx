@@ -21,6 +21,12 @@ const icons: Record<string, string> = {
 	partition_unled: "stop",
 	disk_full: "stop",
 	behind: "hourglass",
+	lane_limit: "hourglass",
+	queue_limit: "hourglass",
+	tenant_running: "hourglass",
+	order: "hourglass",
+	max_workers: "worker",
+	rate: "clock",
 	next: "next",
 	delay: "clock",
 	retry: "clock",
@@ -60,7 +66,7 @@ export function WhyPanel({ ns, task }: { ns: string; task: Task }) {
 			</h2>
 			<ul>
 				{reasons.map((r) => (
-					<li key={r.code}>
+					<li key={`${r.code} ${r.object ?? ""}`}>
 						<Icon name={icons[r.code ?? ""] ?? "dot"} />
 						<span>
 							<Because ns={ns} task={task} why={why} reason={r} /> <code className="dim">{r.code}</code>
@@ -110,6 +116,26 @@ function Because({ ns, task, why, reason: r }: { ns: string; task: Task; why: Wh
 	) : null;
 	const by = r.held_by ?? [];
 	const workers = <Names of={by} one={(w) => <WorkerLink ns={ns} worker={w} />} />;
+	const holders =
+		by.length > 0 ? (
+			<>
+				{": "}
+				<Names of={by} one={(id) => <TaskLink ns={ns} id={id} />} />
+			</>
+		) : null;
+	/** Where the limit is set, and what else waits for it. */
+	const limits = (
+		<>
+			{" "}
+			<Link
+				to="/$ns/queues/$queue/$tab"
+				params={{ ns, queue, tab: "limits" }}
+				search={r.object && r.object !== queue ? { prefix: r.object } : {}}
+			>
+				Limits
+			</Link>
+		</>
+	);
 	switch (r.code) {
 		case "lane_limit":
 		case "order":
@@ -118,24 +144,22 @@ function Because({ ns, task, why, reason: r }: { ns: string; task: Task; why: Wh
 					{r.code === "order" ? "A task that goes before it in" : `As many tasks run (${r.limit}) as may in`}{" "}
 					{r.object ? <>the line of key {visible(r.object)}</> : "the line of tasks without a key"}
 					{r.code === "order" ? " has not ended" : null}
-					{by.length > 0 ? (
-						<>
-							{": "}
-							<Names of={by} one={(id) => <TaskLink ns={ns} id={id} />} />
-						</>
-					) : null}
+					{holders}
+					{limits}
 				</>
 			);
 		case "queue_limit":
 			return (
 				<>
-					As many tasks of queue <QueueLink ns={ns} queue={queue} /> run as may: {r.limit}
+					As many tasks of queue <QueueLink ns={ns} queue={queue} /> run as may ({r.limit}){holders}
+					{limits}
 				</>
 			);
 		case "max_workers":
 			return (
 				<>
 					As many workers have tasks of queue <QueueLink ns={ns} queue={queue} /> as may ({r.limit}): {workers}
+					{limits}
 				</>
 			);
 		case "tenant_running":
@@ -144,13 +168,16 @@ function Because({ ns, task, why, reason: r }: { ns: string; task: Task; why: Wh
 			return (
 				<>
 					{r.object === queue ? (
-						"Its queue"
+						<>
+							Queue <QueueLink ns={ns} queue={queue} />
+						</>
 					) : r.object ? (
 						<>Its key {visible(r.object)}</>
 					) : (
 						"The line of tasks without a key"
 					)}{" "}
-					began as much lately as its rate lets it{until ? <>; the next one goes{until}</> : null}
+					began as much lately as its rate of {r.limit} lets it{until ? <>; the next one goes{until}</> : null}
+					{limits}
 				</>
 			);
 		case "paused":
@@ -161,6 +188,7 @@ function Because({ ns, task, why, reason: r }: { ns: string; task: Task; why: Wh
 						{by.length > 0 ? <> by {by.map(visible).join(", ")}</> : null}
 						{note ? <>: {note}</> : null}
 						{until ? <>, it goes on{until}</> : <>, until it is resumed</>}
+						{limits}
 					</>
 				);
 			return (

@@ -125,7 +125,13 @@ export interface Cron {
   /** ever */
   runs: bigint;
   /** unset: it has had none */
-  lastRun: CronRun | undefined;
+  lastRun:
+    | CronRun
+    | undefined;
+  /** next_at as the clocks of the zone show it, in RFC 3339 */
+  nextLocal: string;
+  /** the last runs, the last one first; only in lists that ask for them */
+  recent: CronRun[];
 }
 
 /** CronRun is a run of a cron. */
@@ -149,7 +155,19 @@ export interface CronRun {
   /** slots that were passed over before it; 100 stands for 100 and more */
   passed: number;
   /** with refused: its code is that of the refusal */
-  error: TaskError | undefined;
+  error:
+    | TaskError
+    | undefined;
+  /** the last delivery of its task */
+  beganAt:
+    | Timestamp
+    | undefined;
+  /** the end of its task */
+  endedAt:
+    | Timestamp
+    | undefined;
+  /** slot as the clocks of the cron's zone show it, in RFC 3339 */
+  slotLocal: string;
 }
 
 export enum CronRunOutcome {
@@ -193,6 +211,8 @@ export interface ListCronsRequest {
   cursor: string;
   /** of their names */
   prefix: string;
+  /** how many of the last runs of each to show in recent, 0 to 20 */
+  runs: bigint;
 }
 
 export interface ListCronsResponse {
@@ -809,6 +829,8 @@ function createBaseCron(): Cron {
     by: "",
     runs: 0n,
     lastRun: undefined,
+    nextLocal: "",
+    recent: [],
   };
 }
 
@@ -852,6 +874,12 @@ export const Cron: MessageFns<Cron> = {
     }
     if (message.lastRun !== undefined) {
       CronRun.encode(message.lastRun, writer.uint32(90).fork()).join();
+    }
+    if (message.nextLocal !== "") {
+      writer.uint32(98).string(message.nextLocal);
+    }
+    for (const v of message.recent) {
+      CronRun.encode(v!, writer.uint32(106).fork()).join();
     }
     return writer;
   },
@@ -957,6 +985,22 @@ export const Cron: MessageFns<Cron> = {
             message.lastRun = CronRun.decode(reader, reader.uint32());
             continue;
           }
+          case 12: {
+            if (tag !== 98) {
+              break;
+            }
+
+            message.nextLocal = reader.string();
+            continue;
+          }
+          case 13: {
+            if (tag !== 106) {
+              break;
+            }
+
+            message.recent.push(CronRun.decode(reader, reader.uint32()));
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -997,6 +1041,8 @@ export const Cron: MessageFns<Cron> = {
     message.lastRun = (object.lastRun !== undefined && object.lastRun !== null)
       ? CronRun.fromPartial(object.lastRun)
       : undefined;
+    message.nextLocal = object.nextLocal ?? "";
+    message.recent = object.recent?.map((e) => CronRun.fromPartial(e)) || [];
     return message;
   },
 };
@@ -1013,6 +1059,9 @@ function createBaseCronRun(): CronRun {
     state: 0,
     passed: 0,
     error: undefined,
+    beganAt: undefined,
+    endedAt: undefined,
+    slotLocal: "",
   };
 }
 
@@ -1050,6 +1099,15 @@ export const CronRun: MessageFns<CronRun> = {
     }
     if (message.error !== undefined) {
       TaskError.encode(message.error, writer.uint32(82).fork()).join();
+    }
+    if (message.beganAt !== undefined) {
+      Timestamp.encode(message.beganAt, writer.uint32(90).fork()).join();
+    }
+    if (message.endedAt !== undefined) {
+      Timestamp.encode(message.endedAt, writer.uint32(98).fork()).join();
+    }
+    if (message.slotLocal !== "") {
+      writer.uint32(106).string(message.slotLocal);
     }
     return writer;
   },
@@ -1147,6 +1205,30 @@ export const CronRun: MessageFns<CronRun> = {
             message.error = TaskError.decode(reader, reader.uint32());
             continue;
           }
+          case 11: {
+            if (tag !== 90) {
+              break;
+            }
+
+            message.beganAt = Timestamp.decode(reader, reader.uint32());
+            continue;
+          }
+          case 12: {
+            if (tag !== 98) {
+              break;
+            }
+
+            message.endedAt = Timestamp.decode(reader, reader.uint32());
+            continue;
+          }
+          case 13: {
+            if (tag !== 106) {
+              break;
+            }
+
+            message.slotLocal = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1176,6 +1258,13 @@ export const CronRun: MessageFns<CronRun> = {
     message.error = (object.error !== undefined && object.error !== null)
       ? TaskError.fromPartial(object.error)
       : undefined;
+    message.beganAt = (object.beganAt !== undefined && object.beganAt !== null)
+      ? Timestamp.fromPartial(object.beganAt)
+      : undefined;
+    message.endedAt = (object.endedAt !== undefined && object.endedAt !== null)
+      ? Timestamp.fromPartial(object.endedAt)
+      : undefined;
+    message.slotLocal = object.slotLocal ?? "";
     return message;
   },
 };
@@ -1284,7 +1373,7 @@ export const CronChange: MessageFns<CronChange> = {
 };
 
 function createBaseListCronsRequest(): ListCronsRequest {
-  return { limit: 0, cursor: "", prefix: "" };
+  return { limit: 0, cursor: "", prefix: "", runs: 0n };
 }
 
 export const ListCronsRequest: MessageFns<ListCronsRequest> = {
@@ -1297,6 +1386,12 @@ export const ListCronsRequest: MessageFns<ListCronsRequest> = {
     }
     if (message.prefix !== "") {
       writer.uint32(26).string(message.prefix);
+    }
+    if (message.runs !== 0n) {
+      if (BigInt.asUintN(64, message.runs) !== message.runs) {
+        throw new globalThis.Error("value provided for field message.runs of type uint64 too large");
+      }
+      writer.uint32(32).uint64(message.runs);
     }
     return writer;
   },
@@ -1338,6 +1433,14 @@ export const ListCronsRequest: MessageFns<ListCronsRequest> = {
             message.prefix = reader.string();
             continue;
           }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.runs = reader.uint64() as bigint;
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1358,6 +1461,7 @@ export const ListCronsRequest: MessageFns<ListCronsRequest> = {
     message.limit = object.limit ?? 0;
     message.cursor = object.cursor ?? "";
     message.prefix = object.prefix ?? "";
+    message.runs = (object.runs !== undefined && object.runs !== null) ? BigInt(object.runs) : 0n;
     return message;
   },
 };
