@@ -29,6 +29,8 @@ type Model struct {
 	written   uint16   // the format that entries are to be written in; 0: the first
 	undo      []func() // takes back the commit that is being judged
 	follow    []following
+	// batchLooks are the batches that the op at hand may have finished.
+	batchLooks []batchLook
 }
 
 type spaceName struct{ tenant, name string }
@@ -56,6 +58,7 @@ type part struct {
 	repos    repos
 	bulks    map[core.TaskID]*bulk
 	crons    map[string]*cron
+	batches  map[core.TaskID]*batch
 	closing  closing
 }
 
@@ -110,7 +113,7 @@ func (m *Model) part(p core.Partition) *part {
 		m.parts[p] = &part{
 			tasks: map[core.TaskID]*task{}, timed: map[core.TaskID]bool{}, unswept: map[core.TaskID]bool{}, queues: map[string]*queue{},
 			unique: map[uniqueName]uniqueKey{}, replaced: map[core.TaskID]replaced{}, spaces: map[string]map[string]pair{},
-			rules: map[string]spaceOf{}, requests: map[core.RequestID]request{}, sessions: map[core.SessionID][]session{}, search: newSearches(), repos: repos{}, bulks: map[core.TaskID]*bulk{}, crons: map[string]*cron{},
+			rules: map[string]spaceOf{}, requests: map[core.RequestID]request{}, sessions: map[core.SessionID][]session{}, search: newSearches(), repos: repos{}, bulks: map[core.TaskID]*bulk{}, crons: map[string]*cron{}, batches: map[core.TaskID]*batch{},
 		}
 	}
 	return m.parts[p]

@@ -25,6 +25,12 @@ func misfits(op core.Op) []misfit {
 		return misfitsOfBulk(op)
 	case *core.CronSet:
 		return misfitsOfCron(op)
+	case *core.BatchOpen:
+		return misfitsOfBatch(op)
+	case *core.BatchCancel:
+		if op.Rate > core.MaxBulkRate {
+			return []misfit{{"rate", "bulk_rate"}}
+		}
 	case *core.QueueDelete:
 		return misfitsOfName("queue", op.Queue)
 	case *core.QueueSet:

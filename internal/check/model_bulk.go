@@ -33,6 +33,8 @@ type bulk struct {
 	due  core.ShardTime // its next part, at the latest
 	most int64          // how many times it may meet a task
 	met  int64          // how many times it has met one, at least
+
+	unsure bool // it is not certain that it was ever started
 }
 
 // misfitsOfBulk lists what the start of a job may not say.
@@ -101,8 +103,13 @@ func (m *Model) bulkStart(p *part, c *core.Commit, op *core.BulkStart, a answer)
 		return fmt.Errorf("bulk job %s is new, %d to %d run: answered %s", op.ID, least, most, a)
 	}
 	j := &bulk{op: *op, by: c.Principal, started: m.stamp, over: m.stamp, due: m.stamp, runs: true}
+	if b := op.Tasks.Batch; b != (core.TaskID{}) && p.batches[b] == nil {
+		j.ended, j.runs = true, false
+	} else if b != (core.TaskID{}) && m.mayForgetBatch(p, p.batches[b]) {
+		j.ended = true
+	}
 	if name := op.Tasks.Queue; name != "" {
-		j.ended, j.runs = m.mayLack(p, name), p.queues[name] != nil
+		j.ended, j.runs = j.ended || m.mayLack(p, name), j.runs && p.queues[name] != nil
 	}
 	for _, t := range p.tasks {
 		j.most += j.newIn(m, t, nil)
@@ -145,7 +152,7 @@ func (m *Model) mayForget(p *part, j *bulk) bool {
 func (j *bulk) wants(m *Model, t *task) bool {
 	q, at := &j.op.Tasks, t.at.Add(m.shift)
 	return t.at <= j.started && (q.Queue == "" || q.Queue == t.create.Queue) && (q.Kind == "" || q.Kind == cmp.Or(t.create.TaskKind, t.create.Queue)) &&
-		(q.Unique == "" || q.Unique == t.create.Unique.Key) && (q.From == 0 || at >= q.From || t.letter != nil) && (q.To == 0 || at < q.To)
+		(q.Unique == "" || q.Unique == t.create.Unique.Key) && (q.From == 0 || at >= q.From || t.letter != nil || t.follows) && (q.Batch == core.TaskID{} || q.Batch == t.create.Batch) && (q.To == 0 || at < q.To)
 }
 
 // labelled reports whether a task has the labels that a job wants.
@@ -347,7 +354,7 @@ func (m *Model) AuditBulks(at core.Partition, got []core.BulkJob) error {
 		seen[g.ID] = true
 	}
 	for id := range maps.Keys(p.bulks) {
-		if j := p.bulks[id]; !seen[id] && !m.mayForget(p, j) {
+		if j := p.bulks[id]; !seen[id] && !j.unsure && !m.mayForget(p, j) {
 			return fmt.Errorf("bulk job %s is not there", id)
 		}
 	}

@@ -277,6 +277,9 @@ func strays(c *core.Commit) []int {
 		}
 		id, named := taskOf(op)
 		astray := named && id.Partition() != c.Partition.Index
+		if batch, named := batchNamed(op); named {
+			astray = astray || batch.Partition() != c.Partition.Index
+		}
 		if create, ok := op.(*core.TaskCreate); ok {
 			astray = astray || slices.ContainsFunc(create.After, func(a core.After) bool { return a.Task.Partition() != c.Partition.Index })
 		}
@@ -285,6 +288,21 @@ func strays(c *core.Commit) []int {
 		}
 	}
 	return out
+}
+
+// batchNamed is the batch that an op names.
+func batchNamed(op core.Op) (core.TaskID, bool) {
+	switch op := op.(type) {
+	case *core.TaskCreate:
+		return op.Batch, op.Batch != core.TaskID{}
+	case *core.BatchOpen:
+		return op.ID, true
+	case *core.BatchSeal:
+		return op.ID, true
+	case *core.BatchCancel:
+		return op.ID, true
+	}
+	return core.TaskID{}, false
 }
 
 func ofSystem(op core.Op) bool {

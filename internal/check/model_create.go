@@ -148,6 +148,9 @@ func (m *Model) create(p *part, c *core.Commit, op *core.TaskCreate, a answer) e
 		}
 		m.depend(p, t)
 	}
+	if err := m.addToBatch(p, t); err != nil {
+		return err
+	}
 	told := core.State(0)
 	if a.result != nil {
 		told = a.result.State
@@ -253,6 +256,9 @@ func (m *Model) createTaken(held uniqueKey, op *core.TaskCreate, a answer) error
 }
 
 func (m *Model) createRefused(p *part, op *core.TaskCreate, fact core.Fact) error {
+	if m.notInBatch(p, op, fact) {
+		return nil
+	}
 	switch f := fact.(type) {
 	case core.NotFound:
 		if m.mayMiss(p, op, f) {

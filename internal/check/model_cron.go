@@ -72,18 +72,24 @@ func misfitsOfCron(op *core.CronSet) []misfit {
 	if c.CatchUp > 2 {
 		out = append(out, misfit{field: "catch_up"})
 	}
-	t := op.Template
+	return append(out, misfitsOfTemplate("template", &op.Template)...)
+}
+
+// misfitsOfTemplate lists what the tasks of a cron, or the follow-ups of a batch, may not say. in is the field of the template.
+func misfitsOfTemplate(in string, op *core.TaskCreate) []misfit {
+	var out []misfit
+	t := *op
 	for field, set := range map[string]bool{
 		"id": t.ID != core.TaskID{}, "run_at": t.RunAt != 0, "delay": t.Delay != 0, "unique": t.Unique != core.Unique{}, "expires_at": t.ExpiresAt != 0,
-		"after": len(t.After) > 0 || t.OnDepFailure != 0,
+		"after": len(t.After) > 0 || t.OnDepFailure != 0, "batch": t.Batch != core.TaskID{},
 	} {
 		if set {
-			out = append(out, misfit{field: "template." + field})
+			out = append(out, misfit{field: in + "." + field})
 		}
 	}
 	t.ID = core.TaskID{1}
 	for _, bad := range misfitsOfTask(&t) {
-		bad.field = "template." + bad.field
+		bad.field = in + "." + bad.field
 		out = append(out, bad)
 	}
 	return out

@@ -83,7 +83,8 @@ func (m *Model) letter(p *part, t *task, s *standing, to string, sure bool) {
 	absent := standing{state: core.Dead, limit: core.Never, gone: true}
 	was := p.tasks[id]
 	l := p.configOf(to).Limits
-	sure = sure && was == nil && p.queues[to] != nil && !m.mayLack(p, to) && l.MaxTasks == 0 && l.MaxBytes == 0
+	_, bounded := m.quotaOf(p)
+	sure = sure && was == nil && p.queues[to] != nil && !m.mayLack(p, to) && l.MaxTasks == 0 && l.MaxBytes == 0 && !bounded
 	if was != nil && (was.letter == nil || was.letter.born == m.index) || was != nil && was.sure(func(s *standing) bool { return !s.gone }) {
 		return // it was made by this death already, or its id is taken
 	}

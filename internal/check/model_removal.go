@@ -185,6 +185,10 @@ func (m *Model) mayHold(p *part, held []string) error {
 			}
 		case "crons":
 			has = len(p.crons) > 0
+		case "batches":
+			for _, b := range p.batches {
+				has = has || !b.sure || b.grounds
+			}
 		case "keys":
 			has = p.hasKeys()
 		case "repositories":
@@ -210,6 +214,11 @@ func (m *Model) mayBeEmpty(p *part) error {
 	}
 	if len(p.crons) > 0 {
 		return errors.New("closed, and has crons")
+	}
+	for id, b := range p.batches {
+		if !b.may {
+			return fmt.Errorf("closed, and batch %s has not finished", id)
+		}
 	}
 	if p.hasKeys() || len(p.search.collections) > 0 || len(p.search.rules) > 0 {
 		return errors.New("closed, and has keys, collections or rulesets")

@@ -341,7 +341,7 @@ func shares(op core.Op) bool {
 	case *core.QueueSet:
 		return op.Config.Share != (core.QueueShare{})
 	case *core.BulkStart:
-		return op.ToQueue != "" || len(op.Patch) > 0 || op.Tasks.State == core.Blocked
+		return op.ToQueue != "" || len(op.Patch) > 0 || op.Tasks.Batch != core.TaskID{} || op.Tasks.State == core.Blocked
 	}
 	return false
 }

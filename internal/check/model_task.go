@@ -22,6 +22,7 @@ type task struct {
 	may     []standing
 	told    reported
 	letter  *letter                  // nil: it is not a copy of a dead task
+	follows bool                     // a batch makes it, at the stamp that it has or later
 	perhaps []uint8                  // priorities that bulk jobs may have set since now.priority was
 	past    map[core.Token]settledAs // attempts that their holder ended
 
@@ -178,6 +179,7 @@ func (m *Model) place(p *part, t *task, next []standing) {
 		return s.state == core.Running || s.state == core.Scheduled || (s.state == core.Ready || s.state == core.Blocked) && s.expires != 0
 	}))
 	m.noteEnds(p, t, old)
+	m.noteBatch(p, t, old)
 }
 
 func (p *part) setTimed(id core.TaskID, timed bool) {
@@ -208,11 +210,12 @@ func (s step) String() string {
 	return s.next.state.String()
 }
 
-// op judges one op of a commit, and what follows for tasks that wait for others.
+// op judges one op of a commit, and what follows for tasks that wait for others, and for batches.
 func (m *Model) op(p *part, c *core.Commit, op core.Op, a answer, before uint64) error {
-	m.follow = nil
+	m.follow, m.batchLooks = nil, nil
 	err := m.opAlone(p, c, op, a, before)
 	m.followEnds()
+	m.followBatches()
 	return err
 }
 
@@ -224,7 +227,7 @@ func (m *Model) opAlone(p *part, c *core.Commit, op core.Op, a answer, before ui
 	if (m.rules < core.FormatOperate && operates(op) || m.rules < core.FormatShare && shares(op)) && (a.fact == nil || tooEarly(a)) {
 		return m.judgeTooEarly(op, a)
 	}
-	if m.rules < core.FormatShare && ofCrons(op) {
+	if m.rules < core.FormatShare && (ofCrons(op) || ofBatches(op)) {
 		return m.judgeTooEarly(op, a)
 	}
 	if bad := misfits(op); len(bad) > 0 {
@@ -260,6 +263,8 @@ func (m *Model) opAlone(p *part, c *core.Commit, op core.Op, a answer, before ui
 		return m.bulkStop(p, op, a)
 	case *core.CronSet, *core.CronDelete, *core.CronFire:
 		return m.cronOp(p, c, op, a)
+	case *core.BatchOpen, *core.BatchSeal, *core.BatchCancel:
+		return m.batchOp(p, c, op, a)
 	case *core.TaskDelete:
 		return m.remove(p, op.Task, a)
 	case *core.TaskRunNow:

@@ -118,7 +118,7 @@ func (m *Model) createReplaces(p *part, t *task, held uniqueKey, op *core.TaskCr
 	m.change(func() { t.create, t.now = create, now })
 	t.create, t.now = *op, contentOf(op)
 	t.create.ID, t.create.Tag, t.create.Key, t.create.Cost = t.id, create.Tag, create.Key, create.Cost
-	t.create.Limiters, t.create.After, t.create.OnDepFailure = create.Limiters, create.After, create.OnDepFailure
+	t.create.Limiters, t.create.After, t.create.OnDepFailure, t.create.Batch = create.Limiters, create.After, create.OnDepFailure, create.Batch
 	m.setPerhaps(t, nil)
 	m.stand(p, t, next)
 	m.relabelled(p, t)

@@ -2,46 +2,52 @@ package core
 
 import "math"
 
-// bulkOp writes what follows the kind of an op of bulk jobs.
-func (w *writer) bulkOp(op Op) {
-	switch op := op.(type) {
-	case *BulkStart:
-		w.id(op.ID)
-		w.byte(byte(op.Action))
-		w.byte(byte(op.Tasks.State))
-		f := w.fields(true)
-		f.name(op.Tasks.Queue)
-		f.name(op.Tasks.Kind)
-		f.text(op.Tasks.Worker)
-		f.text(op.Tasks.Unique)
-		if f.has(len(op.Tasks.Labels) > 0) {
-			w.labels(op.Tasks.Labels)
-		}
-		f.int(int64(op.Tasks.From))
-		f.int(int64(op.Tasks.To))
-		f.uint(uint64(op.Priority))
-		f.has(op.Force)
-		f.uint(uint64(op.Rate))
-		f.text(op.Reason)
-		f.uint(op.Matched)
-		f.has(op.Exact)
-		f.uint(uint64(op.Tasks.Fingerprint))
-		f.name(op.ToQueue)
-		if f.has(len(op.Patch) > 0) {
-			w.bytes(op.Patch)
-		}
-	case *BulkStop:
-		w.id(op.ID)
+// bulkStart writes the start of a bulk job with its kind, after the batch that it is about if there is one.
+func (w *writer) bulkStart(op *BulkStart) {
+	if !op.Tasks.Batch.IsZero() {
+		w.byte(opBulkStartBatch)
+		w.id(op.Tasks.Batch)
+	}
+	w.byte(byte(OpBulkStart))
+	w.id(op.ID)
+	w.byte(byte(op.Action))
+	w.byte(byte(op.Tasks.State))
+	f := w.fields(true)
+	f.name(op.Tasks.Queue)
+	f.name(op.Tasks.Kind)
+	f.text(op.Tasks.Worker)
+	f.text(op.Tasks.Unique)
+	if f.has(len(op.Tasks.Labels) > 0) {
+		w.labels(op.Tasks.Labels)
+	}
+	f.int(int64(op.Tasks.From))
+	f.int(int64(op.Tasks.To))
+	f.uint(uint64(op.Priority))
+	f.has(op.Force)
+	f.uint(uint64(op.Rate))
+	f.text(op.Reason)
+	f.uint(op.Matched)
+	f.has(op.Exact)
+	f.uint(uint64(op.Tasks.Fingerprint))
+	f.name(op.ToQueue)
+	if f.has(len(op.Patch) > 0) {
+		w.bytes(op.Patch)
 	}
 }
 
-// bulkOp reads what the writer's bulkOp wrote.
+// bulkOp reads an op of bulk jobs, behind its kind.
 func (r *reader) bulkOp(kind OpKind) Op {
 	if kind == OpBulkStop {
 		return &BulkStop{ID: r.id()}
 	}
+	var batch TaskID
+	if kind == opBulkStartBatch {
+		if batch = r.batchID(); r.byte() != byte(OpBulkStart) {
+			r.fail("no bulk job about a batch")
+		}
+	}
 	op := &BulkStart{ID: r.id(), Action: BulkAction(r.byte())}
-	op.Tasks.State = State(r.byte())
+	op.Tasks.State, op.Tasks.Batch = State(r.byte()), batch
 	f := r.fields(true)
 	op.Tasks.Queue, op.Tasks.Kind, op.Tasks.Worker, op.Tasks.Unique = f.name(), f.name(), f.text(), f.text()
 	if f.has() {
@@ -65,6 +71,6 @@ func (r *reader) bulkOp(kind OpKind) Op {
 // bulkStartSize is opSize of a BulkStart.
 func bulkStartSize(op *BulkStart) int {
 	q := &op.Tasks
-	return opHeader + 16 + 3 + 2*newName + len(q.Queue) + len(q.Kind) + 3*nameBytes + len(q.Worker) + len(q.Unique) + len(op.Reason) +
+	return opHeader + 16 + 3 + 17 + 2*newName + len(q.Queue) + len(q.Kind) + 3*nameBytes + len(q.Worker) + len(q.Unique) + len(op.Reason) +
 		labelsSize(q.Labels) + 7*varintBytes + newName + len(op.ToQueue) + nameBytes + len(op.Patch)
 }

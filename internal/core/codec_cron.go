@@ -76,6 +76,8 @@ func (r *reader) template(to *TaskCreate) {
 	switch kind := r.byte(); kind {
 	case byte(OpTaskCreate), opTaskCreateMore:
 		*to = *r.taskCreate(kind == opTaskCreateMore)
+	case opTaskCreateBatch:
+		*to = *r.taskCreateBatch()
 	default:
 		r.fail("template of kind %d", kind)
 	}

@@ -11,8 +11,7 @@ const opTaskCreateMore = 31
 
 // op writes an op: those of tasks and of the shard itself here, the others where their service has them.
 func (w *writer) op(op Op) {
-	if create, ok := op.(*TaskCreate); ok {
-		w.taskCreate(create)
+	if w.formedOp(op) {
 		return
 	}
 	kind := op.Kind()
@@ -42,10 +41,12 @@ func (w *writer) op(op Op) {
 		w.id(op.Task)
 	case *TaskCancel, *TaskStop, *TaskRedrive, *TaskForceRelease, *TaskUpdate, *QueuePause:
 		w.controlOp(op)
-	case *BulkStart, *BulkStop:
-		w.bulkOp(op)
+	case *BulkStop:
+		w.id(op.ID)
 	case *CronSet, *CronDelete, *CronFire:
 		w.cronOp(op)
+	case *BatchOpen, *BatchSeal, *BatchCancel:
+		w.batchOp(op)
 	case *QueueSet:
 		w.name(op.Queue)
 		w.int(op.IfVersion)
@@ -88,6 +89,19 @@ func (w *writer) op(op Op) {
 	}
 }
 
+// formedOp writes an op that has a number for each of its forms; ok says that it is one.
+func (w *writer) formedOp(op Op) (ok bool) {
+	switch op := op.(type) {
+	case *TaskCreate:
+		w.taskCreate(op)
+	case *BulkStart:
+		w.bulkStart(op)
+	default:
+		return false
+	}
+	return true
+}
+
 // serviceOp writes an op of the services that have codecs of their own. What belongs to no such service is an op of
 // membership.
 func (w *writer) serviceOp(service Service, op Op) {
@@ -109,6 +123,8 @@ func (r *reader) op() Op {
 	switch kind := OpKind(r.byte()); kind {
 	case OpTaskCreate, opTaskCreateMore:
 		return r.taskCreate(kind == opTaskCreateMore)
+	case opTaskCreateBatch:
+		return r.taskCreateBatch()
 	case OpTaskComplete:
 		op := one(&r.slab.completes)
 		h := r.hold()
@@ -136,10 +152,12 @@ func (r *reader) op() Op {
 		return &TaskRunNow{Task: r.id()}
 	case OpTaskCancel, OpTaskStop, OpTaskRedrive, OpTaskForceRelease, OpTaskUpdate, OpQueuePause:
 		return r.controlOp(kind)
-	case OpBulkStart, OpBulkStop:
+	case OpBulkStart, OpBulkStop, opBulkStartBatch:
 		return r.bulkOp(kind)
 	case OpCronSet, OpCronDelete, OpCronFire:
 		return r.cronOp(kind)
+	case OpBatchOpen, OpBatchSeal, OpBatchCancel:
+		return r.batchOp(kind)
 	case OpQueueSet:
 		op := &QueueSet{Queue: r.name(), IfVersion: r.int()}
 		r.queueConfig(&op.Config)
@@ -205,10 +223,14 @@ func (r *reader) systemOp(kind OpKind) Op {
 	return nil
 }
 
-// taskCreate writes a create under one of its two kinds: one without labels and expiry has the same bytes as before
-// FormatOperate. Unique.Request has a bit of its own at the end, because entries before FormatQueues have none.
+// taskCreate writes a create under one of its two kinds, after its batch if it has one: one without labels and expiry has the same
+// bytes as before FormatOperate. Unique.Request has a bit of its own at the end, because entries before FormatQueues have none.
 func (w *writer) taskCreate(op *TaskCreate) {
-	more := op.ExpiresAt != 0 || len(op.Labels) > 0 || op.HasShare()
+	if !op.Batch.IsZero() {
+		w.byte(opTaskCreateBatch)
+		w.id(op.Batch)
+	}
+	more := op.hasMore()
 	if more {
 		w.byte(opTaskCreateMore)
 	} else {
@@ -271,6 +293,26 @@ func (w *writer) taskCreate(op *TaskCreate) {
 	}
 }
 
+// hasMore reports whether a create has fields that came after those which entries of the first formats have, without its batch.
+func (op *TaskCreate) hasMore() bool {
+	return op.ExpiresAt != 0 || len(op.Labels) > 0 || op.sharesLane()
+}
+
+// taskCreateBatch reads a create that adds to a batch, behind its first byte.
+func (r *reader) taskCreateBatch() *TaskCreate {
+	batch := r.batchID()
+	var op *TaskCreate
+	switch kind := r.byte(); kind {
+	case byte(OpTaskCreate), opTaskCreateMore:
+		op = r.taskCreate(kind == opTaskCreateMore)
+	default:
+		r.fail("create of kind %d in a batch", kind)
+		op = &TaskCreate{}
+	}
+	op.Batch = batch
+	return op
+}
+
 // taskCreate reads a create; more says that its kind was opTaskCreateMore, which must then have one of the later
 // fields.
 func (r *reader) taskCreate(more bool) *TaskCreate {
@@ -310,7 +352,7 @@ func (r *reader) taskCreate(more bool) *TaskCreate {
 		}
 		r.share(op, &f)
 		f.end()
-		r.nonZero(op.ExpiresAt != 0 || len(op.Labels) > 0 || op.HasShare())
+		r.nonZero(op.hasMore())
 	}
 	return op
 }

@@ -22,6 +22,7 @@ const (
 	factNotLeader        byte = 16
 	factRefRefused       byte = 17
 	factWrongMembership  byte = 19
+	factWrongBatch       byte = 21
 )
 
 // AppendResult appends the encoding of r, facts included, to dst. Equal results have equal encodings, so that it
@@ -250,6 +251,10 @@ func (w *writer) fact(fact Fact) {
 		w.byte(factWrongState)
 		w.id(f.Task)
 		w.byte(byte(f.State))
+	case WrongBatch:
+		w.byte(factWrongBatch)
+		w.id(f.Batch)
+		w.byte(byte(f.State))
 	case RevMismatch:
 		w.byte(factRevMismatch)
 		w.uint(f.Rev)
@@ -303,6 +308,8 @@ func (r *reader) fact() Fact {
 		return LeaseLost{Task: h.Task, Given: h.Token}
 	case factWrongState:
 		return WrongState{Task: r.id(), State: State(r.byte())}
+	case factWrongBatch:
+		return WrongBatch{Batch: r.id(), State: BatchState(r.byte())}
 	case factRevMismatch:
 		return RevMismatch{Rev: r.uint(), Value: r.nilable(), Missing: r.bool(), Keyspace: r.text(), Key: r.bytes()}
 	case factWrongPartition:

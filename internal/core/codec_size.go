@@ -43,7 +43,7 @@ func opSize(op Op) int {
 		for _, name := range op.Limiters {
 			n += newName + len(name)
 		}
-		n += nameBytes + len(op.Key) + 2*nameBytes + 17*len(op.After) + 4*varintBytes
+		n += nameBytes + len(op.Key) + 2*nameBytes + 17*len(op.After) + 4*varintBytes + 17
 		return n + 1 + varintBytes + labelsSize(op.Labels)
 	case *TaskCancel, *TaskStop, *TaskUpdate, *QueuePause:
 		return controlOpSize(op)
@@ -51,6 +51,8 @@ func opSize(op Op) int {
 		return bulkStartSize(op)
 	case *CronSet, *CronDelete, *CronFire:
 		return cronOpSize(op)
+	case *BatchOpen, *BatchSeal, *BatchCancel:
+		return batchOpSize(op)
 	case *TaskComplete:
 		return opHeader + holdBytes + nameBytes + len(op.Result) + newName + len(op.ResultType)
 	case *TaskFail:

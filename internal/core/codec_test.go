@@ -91,7 +91,8 @@ func fill(t *rapid.T, v reflect.Value, path string) {
 			}
 		}
 	case reflect.Pointer:
-		if v.Type().Elem() == reflect.TypeFor[RefsAnswer]() || v.Type().Elem() == reflect.TypeFor[RefFailure]() {
+		switch v.Type().Elem() {
+		case reflect.TypeFor[RefsAnswer](), reflect.TypeFor[RefFailure](), reflect.TypeFor[TaskCreate]():
 			if rapid.Bool().Draw(t, path+"?") {
 				v.Set(reflect.New(v.Type().Elem()))
 				fill(t, v.Elem(), path)
@@ -114,6 +115,7 @@ func allOps() []Op {
 		&MembersInit{}, &MemberChange{}, &MemberStep{}, &FormatRaise{}, &NamespaceRemove{}, &PartitionRemove{},
 		&TaskCancel{}, &TaskStop{}, &TaskRedrive{}, &TaskUpdate{}, &TaskForceRelease{}, &QueuePause{}, &BulkStart{}, &BulkStop{},
 		&SessionLost{}, &TaskReport{}, &SessionKeyAdd{}, &KeySet{}, &CronSet{}, &CronDelete{}, &CronFire{},
+		&BatchOpen{}, &BatchSeal{}, &BatchCancel{},
 	}
 }
 
@@ -144,6 +146,7 @@ func allFacts() []Fact {
 		NotAdded{},
 		SearchInvalid{},
 		EmbedUnavailable{},
+		WrongBatch{},
 	}
 }
 

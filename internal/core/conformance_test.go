@@ -55,9 +55,13 @@ func TestPlacementIsAsTheVectorsSay(t *testing.T) {
 			ID            string
 			Of, Partition int
 		}
+		TasksOfBatches []struct {
+			Tag, Batch, ID string
+			Of, Partition  int
+		} `json:"tasks_of_batches"`
 	}
 	vectors(t, "placement.json", &file)
-	if len(file.Keys) == 0 || len(file.Tasks) == 0 {
+	if len(file.Keys) == 0 || len(file.Tasks) == 0 || len(file.TasksOfBatches) == 0 {
 		t.Fatal("the file has no vectors")
 	}
 	for _, v := range file.Keys {
@@ -80,6 +84,14 @@ func TestPlacementIsAsTheVectorsSay(t *testing.T) {
 		op := TaskCreate{ID: id, Tag: v.Tag, Key: v.Key, Unique: Unique{Key: v.Unique}}
 		if got := op.Place(v.Of); int(got) != v.Partition {
 			t.Errorf("task %+v is placed in partition %d", v, got)
+		}
+	}
+	for _, v := range file.TasksOfBatches {
+		id, err := ParseTaskID(v.ID)
+		batch, wrong := ParseTaskID(v.Batch)
+		op := TaskCreate{ID: id, Tag: v.Tag, Batch: batch}
+		if got := op.Place(v.Of); err != nil || wrong != nil || int(got) != v.Partition {
+			t.Errorf("task %+v is placed in partition %d, %v, %v", v, got, err, wrong)
 		}
 	}
 }

@@ -28,7 +28,7 @@ func OutcomeUnknown(f Fact) bool {
 
 // NotFound says that a thing is unknown, or another tenant's: the caller cannot tell which.
 type NotFound struct {
-	Kind string // task, queue, key, keyspace, namespace
+	Kind string // task, queue, batch, key, keyspace, namespace
 	ID   string // as the caller gave it
 }
 
@@ -98,7 +98,7 @@ type OutOfRange struct {
 
 // NotEmpty refuses the removal of a namespace that holds something.
 type NotEmpty struct {
-	Held []string // kinds of what a partition holds: tasks, crons, keys, repositories, collections, rulesets
+	Held []string // kinds of what a partition holds: tasks, crons, batches, keys, repositories, collections, rulesets
 }
 
 // SessionExpired says that a session's commit sequence was forgotten, or is older than what is kept: whether the
@@ -109,6 +109,7 @@ func (NotFound) Code() errs.Code        { return errs.NotFound }
 func (AlreadyExists) Code() errs.Code   { return errs.AlreadyExists }
 func (LeaseLost) Code() errs.Code       { return errs.LeaseLost }
 func (WrongState) Code() errs.Code      { return errs.WrongState }
+func (WrongBatch) Code() errs.Code      { return errs.WrongState }
 func (RevMismatch) Code() errs.Code     { return errs.PreconditionFailed }
 func (WrongPartition) Code() errs.Code  { return errs.WrongPartition }
 func (Exhausted) Code() errs.Code       { return errs.ResourceExhausted }
@@ -133,6 +134,8 @@ func (e WrongState) Error() string {
 	}
 	return fmt.Sprintf("task %s is %s", e.Task, e.State)
 }
+
+func (e WrongBatch) Error() string { return fmt.Sprintf("batch %s is %s", e.Batch, e.State) }
 
 func (e RevMismatch) Error() string {
 	switch ofConfig := e.Keyspace == "" && len(e.Key) > 0; {

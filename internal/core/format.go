@@ -21,7 +21,7 @@ const FormatQueues uint16 = 2
 const FormatOperate uint16 = 3
 
 // FormatShare is the format from which tasks have keys, costs, limiters and tasks that they wait for; from which queues have limits,
-// and share themselves out between keys; and from which crons make tasks.
+// share themselves out between keys; from which crons make tasks; and from which batches count tasks.
 const FormatShare uint16 = 4
 
 // FormatCurrent is the newest entry format that this source defines.

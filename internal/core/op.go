@@ -81,6 +81,8 @@ type TaskCreate struct {
 	After []After
 	// OnDepFailure says what follows when one of After ends without being completed.
 	OnDepFailure DepFailure
+	// Batch is the batch of the partition that the task is added to; zero: none.
+	Batch TaskID
 }
 
 // Bounds of what a create says from FormatShare on.
@@ -95,7 +97,10 @@ const (
 )
 
 // HasShare reports whether a create says something that only entries from FormatShare on can say.
-func (op *TaskCreate) HasShare() bool {
+func (op *TaskCreate) HasShare() bool { return op.sharesLane() || !op.Batch.IsZero() }
+
+// sharesLane is HasShare without the batch.
+func (op *TaskCreate) sharesLane() bool {
 	return op.Key != "" || op.Cost != 0 || len(op.Limiters) > 0 || len(op.After) > 0 || op.OnDepFailure != DepHold ||
 		op.Unique.Until != UniqueTTL || op.Unique.Replace
 }

@@ -61,7 +61,9 @@ type BulkStart struct {
 }
 
 // HasShare reports whether the start says something that only entries from FormatShare on can say.
-func (op *BulkStart) HasShare() bool { return op.ToQueue != "" || len(op.Patch) > 0 }
+func (op *BulkStart) HasShare() bool {
+	return op.ToQueue != "" || len(op.Patch) > 0 || !op.Tasks.Batch.IsZero()
+}
 
 // TaskFilter says which tasks a bulk job is about: those that have everything that it names.
 type TaskFilter struct {
@@ -75,13 +77,15 @@ type TaskFilter struct {
 	To     ShardTime // created from From on, and before To, by the wall clocks; 0: no bound
 
 	Fingerprint Fingerprint // of its last error; 0: any
+
+	Batch TaskID // that they are of, from FormatShare on; zero: any, or none
 }
 
 // Query returns the list of the tasks of the filter.
 func (f *TaskFilter) Query() ListQuery {
 	return ListQuery{
 		Queue: f.Queue, State: f.State, Kind: f.Kind, Worker: f.Worker, Unique: f.Unique, Labels: f.Labels, From: f.From, To: f.To,
-		Fingerprint: f.Fingerprint,
+		Fingerprint: f.Fingerprint, Batch: f.Batch,
 	}
 }
 

@@ -64,6 +64,10 @@ const (
 	OpCronDelete OpKind = 55
 	OpCronFire   OpKind = 56
 
+	OpBatchOpen   OpKind = 57
+	OpBatchSeal   OpKind = 58
+	OpBatchCancel OpKind = 59 // 60 and 62 stand for a TaskCreate and a BulkStart with a batch
+
 	OpTenantQuota OpKind = 61
 
 	// 64 to 71 are changes within a RefTxn, which are judged together. They do not stand in a commit by themselves.
@@ -179,6 +183,9 @@ var opRows = [256]opRow{
 	OpCronSet:          {name: "cron_set", service: ServiceQueue, traits: OpGrows | OpPlaced},
 	OpCronDelete:       {name: "cron_delete", service: ServiceQueue, traits: OpPlaced},
 	OpCronFire:         {name: "cron_fire", service: ServiceQueue, traits: OpPlaced},
+	OpBatchOpen:        {name: "batch_open", service: ServiceQueue, traits: OpGrows},
+	OpBatchSeal:        {name: "batch_seal", service: ServiceQueue},
+	OpBatchCancel:      {name: "batch_cancel", service: ServiceQueue},
 	OpGrant:            {name: "grant", service: ServiceQueue},
 	OpTenantQuota:      {name: "tenant_quota", service: ServiceQueue},
 	OpSessionLost:      {name: "session_lost", service: ServiceQueue},

@@ -51,9 +51,13 @@ func TaskOf(op Op) (id TaskID, ok bool) {
 	return op.(taskNamer).task(), true
 }
 
-// InPartition reports whether the tasks that op names are of the partition with a number: its own, and those that a new task waits for.
+// InPartition reports whether the tasks and the batch that op names are of the partition with a number: its own task, and those that a
+// new task waits for.
 func InPartition(op Op, index uint16) bool {
 	if id, ok := TaskOf(op); ok && id.Partition() != index {
+		return false
+	}
+	if id, ok := BatchOf(op); ok && id.Partition() != index {
 		return false
 	}
 	if create, ok := op.(*TaskCreate); ok {

@@ -45,7 +45,7 @@ func tagOf(key []byte) []byte {
 	return key
 }
 
-// Place returns the partition of a new task: by its tag, else its key, else its unique key, else its id.
+// Place returns the partition of a new task: by its tag, else its key, else its unique key, else its batch, else its id.
 func (op *TaskCreate) Place(partitions int) uint16 {
 	switch {
 	case op.Tag != "":
@@ -54,6 +54,8 @@ func (op *TaskCreate) Place(partitions int) uint16 {
 		return PlaceText([]byte(op.Key), partitions)
 	case op.Unique.Key != "":
 		return PlaceText([]byte(op.Unique.Key), partitions)
+	case !op.Batch.IsZero() && int(op.Batch.Partition()) < partitions:
+		return op.Batch.Partition()
 	}
 	return PlaceID(op.ID, partitions)
 }

@@ -81,11 +81,13 @@ type ListQuery struct {
 	To     ShardTime // created before; 0: ever
 
 	Fingerprint Fingerprint // of its last error; 0: any
+	Batch       TaskID      // that it is of; zero: any, or none
 }
 
 // Picky reports whether the query asks more of a task than a queue and a state.
 func (q *ListQuery) Picky() bool {
-	return q.Kind != "" || q.Worker != "" || q.Unique != "" || len(q.Labels) > 0 || q.From != 0 || q.To != 0 || q.Fingerprint != 0
+	return q.Kind != "" || q.Worker != "" || q.Unique != "" || len(q.Labels) > 0 || q.From != 0 || q.To != 0 || q.Fingerprint != 0 ||
+		!q.Batch.IsZero()
 }
 
 // TaskEnd is a place among ended tasks: those that ended at one time are ordered by their ids.

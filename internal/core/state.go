@@ -238,6 +238,8 @@ type Task struct {
 	OnDepFailure DepFailure
 	Pending      uint32 // how many of After a blocked task waits for
 	Dependents   uint32 // how many blocked tasks wait for this one
+
+	Batch TaskID // that it was added to; zero: none
 }
 
 // AfterState is how a task stands that another one was made to wait for.

@@ -179,6 +179,8 @@ func describe(e *pb.Error, fact core.Fact, values bool) {
 		e.RetryAfter = durationpb.New(f.RetryAfter.Duration())
 	case core.WrongState:
 		e.Details = map[string]string{"state": f.State.String()}
+	case core.WrongBatch:
+		e.Reason, e.Details = "batch_closed", map[string]string{"state": f.State.String(), "batch": f.Batch.String()}
 	case core.NotEmpty:
 		e.Reason, e.Details = "namespace_not_empty", map[string]string{"held": strings.Join(f.Held, ",")}
 	case core.WrongMembership:

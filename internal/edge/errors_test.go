@@ -66,6 +66,7 @@ func TestFactsTellWhatAClientNeeds(t *testing.T) {
 		"NotMoved":         `code:"WRONG_STATE" reason:"not_moved" message:"not_moved: node 3 is behind"`,
 		"FormatHeld":       `code:"WRONG_STATE" reason:"format_held" message:"format_held: format 2: the program of node 1 does not know it, the program of node 3 does not know it, node 4 is not reached" details:{key:"format" value:"2"} details:{key:"older" value:"1,3"} details:{key:"silent" value:"4"}`,
 		"NotEmpty":         `code:"WRONG_STATE" reason:"namespace_not_empty" message:"the namespace is not empty: it has tasks, keys" details:{key:"held" value:"tasks,keys"}`,
+		"WrongBatch":       `code:"WRONG_STATE" reason:"batch_closed" message:"batch 00000000000000000000000000 is sealed" details:{key:"batch" value:"00000000000000000000000000"} details:{key:"state" value:"sealed"}`,
 		"WrongMembership":  `code:"WRONG_STATE" reason:"learner_behind" message:"learner_behind: node 4 is 1001 entries behind" details:{key:"lag" value:"1001"} details:{key:"node" value:"4"}`,
 		"RevMismatch":      `code:"PRECONDITION_FAILED" message:"key \"\" of keyspace \"\" is at revision 8" details:{key:"rev" value:"8"} details:{key:"value" value:"now"}`,
 		"WrongPartition":   `code:"WRONG_PARTITION" message:"outside the commit's partition: ops[1], ops[4]" details:{key:"ops" value:"1,4"}`,

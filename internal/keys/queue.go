@@ -45,6 +45,11 @@ const (
 	RecordCron          QueueRecord = 30 // by name: a cron without its template
 	RecordCronTemplate  QueueRecord = 31 // by name: of the tasks that a cron makes
 	RecordCronRun       QueueRecord = 32 // by name of the cron and number: one run
+	RecordBatch         QueueRecord = 39 // by id: what never changes about a batch, and its number
+	RecordBatchCounts   QueueRecord = 40 // by number of a batch: what changes about it
+	RecordBatchTask     QueueRecord = 41 // by number of a batch and task that was added to it
+	RecordBatchEnd      QueueRecord = 42 // by end and number of a batch that has finished
+	RecordBatches       QueueRecord = 43 // how many batches there are
 )
 
 // Timer says what a row of the timer index is due for. Numbers are stored and never reused.
@@ -58,6 +63,7 @@ const (
 	TimerWindow    Timer = 4  // the window of a unique key ends, which is stored by the name of its queue
 	TimerErrors    Timer = 22 // groups of errors of a queue are looked through
 	TimerAfter     Timer = 33 // those who wait for a task that has ended are told
+	TimerBatch     Timer = 39 // a follow-up of a batch is tried again that was refused
 )
 
 // Space tells unique keys from idempotency keys: one text may be both. Numbers are stored and never reused.
@@ -452,6 +458,82 @@ func CronRunRange(p core.Partition, name string) (from, to []byte) {
 	return Range(appendCronRuns(nil, p, name))
 }
 
+// AppendBatch appends the key of what never changes about a batch.
+func AppendBatch(dst []byte, p core.Partition, id core.TaskID) []byte {
+	return End(append(appendQueue(dst, p, RecordBatch), id[:]...))
+}
+
+// AppendBatchCounts appends the key of what changes about a batch.
+func AppendBatchCounts(dst []byte, p core.Partition, number uint64) []byte {
+	return End(binary.BigEndian.AppendUint64(appendQueue(dst, p, RecordBatchCounts), number))
+}
+
+// BatchCountsRange bounds what changes about the batches of p, by number.
+func BatchCountsRange(p core.Partition) (from, to []byte) {
+	return Range(appendQueue(nil, p, RecordBatchCounts))
+}
+
+// DecodeBatchCounts returns the number in a key of AppendBatchCounts.
+func DecodeBatchCounts(key []byte) (number uint64, ok bool) {
+	if len(key) != queueHead+8+1 {
+		return 0, false
+	}
+	return binary.BigEndian.Uint64(key[queueHead:]), true
+}
+
+// AppendBatchTask appends the key of a task of a batch.
+func AppendBatchTask(dst []byte, p core.Partition, number uint64, id core.TaskID) []byte {
+	return End(append(binary.BigEndian.AppendUint64(appendQueue(dst, p, RecordBatchTask), number), id[:]...))
+}
+
+// BatchTaskRange bounds the tasks of a batch, by task.
+func BatchTaskRange(p core.Partition, number uint64) (from, to []byte) {
+	return Range(binary.BigEndian.AppendUint64(appendQueue(nil, p, RecordBatchTask), number))
+}
+
+// DecodeBatchTask returns the task in a key of AppendBatchTask.
+func DecodeBatchTask(key []byte) (id core.TaskID, ok bool) {
+	if len(key) != queueHead+8+16+1 {
+		return id, false
+	}
+	return core.TaskID(key[queueHead+8 : queueHead+24]), true
+}
+
+// AppendBatchEnd appends the key of the end of a batch.
+func AppendBatchEnd(dst []byte, p core.Partition, end core.ShardTime, number uint64) []byte {
+	return End(binary.BigEndian.AppendUint64(appendTime(appendQueue(dst, p, RecordBatchEnd), end), number))
+}
+
+// BatchEndRange bounds the ends of batches at or after from.
+func BatchEndRange(p core.Partition, from core.ShardTime) (lo, hi []byte) {
+	return timesFrom(p, RecordBatchEnd, from)
+}
+
+// DecodeBatchEnd returns the end and the number in a key of AppendBatchEnd.
+func DecodeBatchEnd(key []byte) (end core.ShardTime, number uint64, ok bool) {
+	if len(key) != queueHead+8+8+1 {
+		return 0, 0, false
+	}
+	b := key[queueHead:]
+	return decodeTime(b), binary.BigEndian.Uint64(b[8:]), true
+}
+
+// AppendBatchTimer appends the key of the timer by which a follow-up of a batch is tried again.
+func AppendBatchTimer(dst []byte, p core.Partition, due core.ShardTime, number uint64) []byte {
+	return End(binary.BigEndian.AppendUint64(appendTimer(dst, p, due, TimerBatch), number))
+}
+
+// DecodeBatchTimer returns the number of the batch in the rest of a timer's key.
+func DecodeBatchTimer(rest []byte) (number uint64, ok bool) {
+	if len(rest) != 8 {
+		return 0, false
+	}
+	return binary.BigEndian.Uint64(rest), true
+}
+
+// Batches is the key of how many batches a partition has.
+func Batches(p core.Partition) []byte { return End(appendQueue(nil, p, RecordBatches)) }
+
 // AppendRunning appends the key of a running task.
 func AppendRunning(dst []byte, p core.Partition, token core.Token) []byte {
 	return End(binary.BigEndian.AppendUint64(appendQueue(dst, p, RecordRunning), uint64(token)))
@@ -594,6 +676,22 @@ type QueueRow struct {
 	Fingerprint uint64
 	Name        string // RecordQueueConfig: the queue; RecordUnique: the unique key; RecordLane: the tasks' key; of crons: the cron
 	Run         uint64 // RecordCronRun
+	Batch       uint64 // RecordBatchCounts, RecordBatchTask, RecordBatchEnd
+}
+
+// ofBatch reads the rest of a key that has the number of a batch.
+func (row *QueueRow) ofBatch(b []byte) bool {
+	switch {
+	case row.Record == RecordBatchCounts && len(b) == 8:
+	case row.Record == RecordBatchTask && len(b) == 8+16:
+		copy(row.Task[:], b[8:])
+	case row.Record == RecordBatchEnd && len(b) == 8+8:
+		b = b[8:]
+	default:
+		return false
+	}
+	row.Batch = binary.BigEndian.Uint64(b)
+	return true
 }
 
 // DecodeQueue reads any key of the queue, for those who look at all of them.
@@ -605,7 +703,7 @@ func DecodeQueue(key []byte) (row QueueRow, ok bool) {
 	}
 	row.Record, b = QueueRecord(b[queueHead-1]), b[queueHead:]
 	switch row.Record {
-	case RecordQueueMeta, RecordTenantQuota:
+	case RecordQueueMeta, RecordTenantQuota, RecordBatches:
 		return row, len(b) == 0
 	case RecordQueueConfig, RecordCron, RecordCronTemplate:
 		row.Name = string(b)
@@ -617,7 +715,7 @@ func DecodeQueue(key []byte) (row QueueRow, ok bool) {
 		row.Name, row.Run = string(b[:len(b)-9]), binary.BigEndian.Uint64(b[len(b)-8:])
 		return row, true
 	case RecordTaskPayload, RecordTaskState, RecordTaskResult, RecordTaskHolder, RecordTaskCancel, RecordTaskEffects, RecordBulk,
-		RecordTaskReport, RecordCheckpoint:
+		RecordTaskReport, RecordCheckpoint, RecordBatch:
 		copy(row.Task[:], b)
 		return row, len(b) == 16
 	case RecordTaskAttempt:
@@ -629,6 +727,9 @@ func DecodeQueue(key []byte) (row QueueRow, ok bool) {
 	case RecordAfter:
 		copy(row.Task[:], b)
 		return row, len(b) == 16+16
+	case RecordBatchCounts, RecordBatchTask, RecordBatchEnd:
+		ok = row.ofBatch(b)
+		return row, ok
 	case RecordTimer:
 		return row, len(b) >= 9
 	case RecordWallTimer, RecordExpiry:

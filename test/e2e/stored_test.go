@@ -53,6 +53,8 @@ var keyKinds = map[string]treatment{
 	"RecordTaskCancel": inTables, "RecordExpiry": inTables, "RecordLabel": inTables, "RecordBulk": inTables,
 	"RecordTaskEffects": inTables, "RecordTaskReport": inTables, "RecordTaskLog": inTables, "RecordCheckpoint": inTables,
 	"RecordCron": inTables, "RecordCronTemplate": inTables, "RecordCronRun": inTables,
+	"RecordBatch": inTables, "RecordBatchCounts": inTables, "RecordBatchTask": inTables, "RecordBatchEnd": inTables,
+	"RecordBatches": inTables, "TimerBatch": inTables,
 	"RecordShare": inTables, "RecordLane": inTables, "RecordAfter": inTables, "RecordBlocked": inTables, "TimerAfter": inTables,
 	"RecordTenantQuota": inTables, "RecordErrorGroup": inTables, "RecordErrors": inTables, "TimerErrors": inTables,
 	"TimerScheduled": inTables, "TimerUnique": inTables, "TimerTombstone": inTables, "TimerWindow": inTables,

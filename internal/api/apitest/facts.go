@@ -13,6 +13,7 @@ func SampleFacts() map[string]core.Fact {
 		"AlreadyExists":    core.AlreadyExists{Kind: "task", ID: "x"},
 		"LeaseLost":        core.LeaseLost{Given: 5},
 		"WrongState":       core.WrongState{State: core.Running}, // of a queue; of a task it names the task
+		"WrongBatch":       core.WrongBatch{State: core.BatchSealed},
 		"SessionExpired":   core.SessionExpired{},
 		"WrongMembership":  core.WrongMembership{Reason: "learner_behind", Node: 4, Lag: 1001},
 		"NotEmpty":         core.NotEmpty{Held: []string{"tasks", "keys"}},

@@ -45,6 +45,9 @@ type Stats struct {
 	// What runs of crons came to, by outcome, with CronHands by hand, and proposals that came too late.
 	CronOutcomes         [8]int
 	CronHands, CronStale int
+	// Tasks that were added to batches, batches that were sealed and cancelled, creates that came too late, and batches that had made a
+	// follow-up at the times of the audits.
+	BatchTasks, BatchSeals, BatchCancels, BatchClosed, BatchFollows int
 }
 
 type run struct {
@@ -60,7 +63,9 @@ type run struct {
 	refs   *world // makes commits of refs, and ops on refs that come into others; it draws from a source of its own
 	gone   *removals
 	crons  *crons
-	stats  Stats
+
+	batches *batches
+	stats   Stats
 }
 
 // Run makes one history and judges it. The error is the first answer, or the first state read back, that the model does
@@ -79,6 +84,7 @@ func Run(o Options) (Stats, error) {
 	r.world, r.refs = newWorld(r.rand), newWorld(rand.New(rand.NewPCG(o.Seed, 2)))
 	r.world.company = r.refs
 	r.crons = &crons{rand: rand.New(rand.NewPCG(o.Seed, 4)), fired: map[core.Partition][]*core.CronFire{}}
+	r.batches = &batches{rand: rand.New(rand.NewPCG(o.Seed, 5)), open: map[core.Partition][]core.TaskID{}}
 	r.gone = &removals{rand: rand.New(rand.NewPCG(o.Seed, 3)), first: 1}
 	if err := r.open(); err != nil {
 		return r.stats, err
@@ -131,6 +137,7 @@ func (r *run) entry() error {
 	if err := r.cronEntry(e); err != nil {
 		return err
 	}
+	r.batchEntry(e)
 	decoded, err := core.DecodeEntry(core.AppendEntry(nil, e))
 	if err != nil {
 		return fmt.Errorf("decode entry %d: %w", r.index, err)
@@ -144,6 +151,7 @@ func (r *run) entry() error {
 		r.count(got)
 		r.stats.countControl(&e.Commits[i], got)
 		r.stats.countAfter(&e.Commits[i], got)
+		r.stats.countBatches(&e.Commits[i], got)
 		r.countRemoval(&e.Commits[i], got)
 		r.countCrons(&e.Commits[i], got)
 		if r.o.Distort != nil && r.o.Distort(r.rand, &e.Commits[i], got) {
@@ -232,6 +240,9 @@ func (r *run) audit() error {
 			return err
 		}
 		if err := r.auditCrons(p); err != nil {
+			return err
+		}
+		if err := r.auditBatches(p); err != nil {
 			return err
 		}
 		if err := r.auditKeys(p); err != nil {

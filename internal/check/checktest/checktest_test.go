@@ -35,10 +35,11 @@ func TestTheModelAllowsEveryAnswerOfTheMachines(t *testing.T) {
 		sum.Gone += s.Gone
 		sum.addControl(&s)
 		sum.addCrons(&s)
+		sum.addBatches(&s)
 	}
 	t.Logf("%+v", sum)
 	if sum.Refused == 0 || sum.Replayed == 0 || sum.Granted == 0 || sum.Expired == 0 || sum.Restarts == 0 ||
-		sum.Closed == 0 || sum.Held == 0 || sum.Cleared == 0 || sum.Gone == 0 || sum.missesControl() || sum.missesCrons() {
+		sum.Closed == 0 || sum.Held == 0 || sum.Cleared == 0 || sum.Gone == 0 || sum.missesControl() || sum.missesCrons() || sum.missesBatches() {
 		t.Errorf("the histories missed what they are for: %+v", sum)
 	}
 }

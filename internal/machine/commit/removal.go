@@ -223,6 +223,9 @@ func (part *partition) held(v core.View) (held []string, err error) {
 	if part.queue.HasCrons() {
 		held = append(held, "crons")
 	}
+	if part.queue.HasBatches() {
+		held = append(held, "batches")
+	}
 	keys, err := part.kv.HasKeys(v)
 	if err != nil {
 		return nil, err

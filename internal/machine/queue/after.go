@@ -67,6 +67,8 @@ type dependency struct {
 type dependencies struct {
 	// Those that it waits for.
 	on []dependency
+	// The batch that it is added to; nil: none.
+	batch *batch
 	// The first of those whose end cancels it, and how that ended; zero: there is none.
 	failed      core.TaskID
 	failedState core.State
@@ -262,10 +264,13 @@ type ending struct {
 	only core.TaskID
 }
 
-// noteEnd notes that a task ends for which others, or the run of a cron, may wait. rec has its terminal state. Tasks are told at the end of
-// the op or tick.
+// noteEnd notes that a task ends for which others, or the run of a cron, may wait, and which its batch counts. rec has its terminal
+// state. Tasks are told at the end of the op or tick.
 func (m *Machine) noteEnd(id core.TaskID, rec *record) {
 	m.noteCron(id)
+	if rec.batch != 0 {
+		m.moveInBatch(rec.batch, core.Ready, rec.state)
+	}
 	if rec.dependents == 0 {
 		return
 	}

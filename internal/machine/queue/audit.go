@@ -17,6 +17,7 @@ func Audit(v core.View, p core.Partition) (findings []string, err error) {
 	a := &audit{
 		v: v, p: p, queues: map[uint32]*counted{},
 		shares: map[uint32]uint64{}, lanes: map[laneName]laneCount{}, foundLanes: map[laneName]laneCount{}, removed: map[uint32]bool{},
+		batches: batchAudit{rows: map[uint64]batchRow{}, found: map[uint64]batchRow{}},
 	}
 	if err := a.begin(); err != nil {
 		return nil, err
@@ -74,6 +75,7 @@ type audit struct {
 	errorTimers                         int
 	afterRows                           int
 	cronRows, templateRows, runRows     int
+	batches                             batchAudit
 	// indexRows counts rows of indexes, by state.
 	indexRows [8]int
 	// indexed counts tasks that must have such a row, by state.
@@ -172,14 +174,10 @@ func (a *audit) row(key, value []byte) error {
 		return a.bulkRow(row, value)
 	case keys.RecordCron, keys.RecordCronTemplate, keys.RecordCronRun:
 		return a.cronRow(row, value)
+	case keys.RecordBatch, keys.RecordBatchCounts, keys.RecordBatchTask, keys.RecordBatchEnd, keys.RecordBatches:
+		return a.batchRow(row, value)
 	case keys.RecordQueueConfig:
-		of, err := decodeConfig(value)
-		if q := a.queues[of.number]; err == nil && (q == nil || q.named) {
-			a.find("queue %q has number %d of %d", row.Name, of.number, a.meta.queues)
-		} else if err == nil {
-			q.named = true
-		}
-		return err
+		return a.configRow(row.Name, value)
 	case keys.RecordRemoved:
 		a.removed[row.Queue] = true
 		if q := a.queues[row.Queue]; q == nil || q.named {
@@ -201,6 +199,17 @@ func (a *audit) row(key, value []byte) error {
 		return a.state(row.Task, value)
 	}
 	return nil
+}
+
+// configRow looks at the row of a name of a queue.
+func (a *audit) configRow(name string, value []byte) error {
+	of, err := decodeConfig(value)
+	if q := a.queues[of.number]; err == nil && (q == nil || q.named) {
+		a.find("queue %q has number %d of %d", name, of.number, a.meta.queues)
+	} else if err == nil {
+		q.named = true
+	}
+	return err
 }
 
 // terminalRow counts a row of the index of ended tasks.
@@ -227,6 +236,8 @@ func (a *audit) timerRow(key []byte) {
 	case ok && kind == keys.TimerErrors:
 		a.errorTimers++
 	case ok && kind == keys.TimerAfter: // its task may be gone
+	case ok && kind == keys.TimerBatch:
+		a.batches.timers++
 	case ok && kind >= 1 && int(kind) < len(a.timerRows):
 		a.timerRows[kind]++
 	default:
@@ -320,6 +331,9 @@ func (a *audit) state(id core.TaskID, value []byte) error {
 		return err
 	}
 	if err := a.dependents(id, &rec); err != nil {
+		return err
+	}
+	if err := a.batchOf(id, &rec); err != nil {
 		return err
 	}
 	told, err := a.told(id, &rec)
@@ -494,7 +508,7 @@ func (a *audit) index(id core.TaskID, rec *record, s *spec, bytes uint64) error 
 		if e.effects {
 			a.effects++
 		}
-		if err == nil && (e != ended{rec.attempt, bytes, rec.hasResult && rec.result == nil, rec.longHolder, len(s.labels) > 0, rec.hasCancel, e.effects, rec.reported}) {
+		if err == nil && (e != ended{rec.attempt, bytes, rec.hasResult && rec.result == nil, rec.longHolder, len(s.labels) > 0, rec.hasCancel, e.effects, rec.reported, rec.batch != 0}) {
 			a.find("row of ended task %s differs from its records", id)
 		}
 		if err == nil && rec.content != s.content {
@@ -531,6 +545,7 @@ func (a *audit) finish() {
 		}
 	}
 	a.finishLanes()
+	a.finishBatches()
 	a.indexRows[core.Scheduled] = a.timerRows[keys.TimerScheduled] + a.wallRows
 	for s := range a.indexRows {
 		if a.indexRows[s] != a.indexed[s] {

@@ -34,8 +34,7 @@ const (
 // bulk is a bulk job as it is stored.
 type bulk struct {
 	core.BulkJob
-	// number is that of the queue that the job names, at its start; 0: it names none.
-	number uint32
+	bulkScope
 	// cursor is where the next part begins; nil: at the first row.
 	cursor []byte
 	// next is when the next part is due, or when an ended job is forgotten.
@@ -44,48 +43,73 @@ type bulk struct {
 	owed uint64
 }
 
+// bulkScope has the numbers of what a job names.
+type bulkScope struct {
+	// number is that of the queue that the job names, at its start; 0: it names none.
+	number uint32
+	// batch is that of the batch; 0: it names none.
+	batch uint64
+}
+
 // applyBulkStart begins a job.
-func (m *Machine) applyBulkStart(tx core.Txn, c *core.ApplyContext, op *core.BulkStart) (core.OpResult, core.Fact) {
+func (m *Machine) applyBulkStart(tx core.Txn, c *core.ApplyContext, op *core.BulkStart) (core.OpResult, core.Fact, error) {
 	if fact := notYet(c, "runs bulk jobs"); fact != nil {
-		return core.OpResult{}, fact
+		return core.OpResult{}, fact, nil
 	}
 	if fact := checkBulk(op); fact != nil {
-		return core.OpResult{}, fact
+		return core.OpResult{}, fact, nil
 	}
 	if fact := checkBulkShare(c, op); fact != nil {
-		return core.OpResult{}, fact
+		return core.OpResult{}, fact, nil
 	}
 	if op.Tasks.State == core.Blocked {
 		if fact := notShared(c, "lets tasks wait for tasks"); fact != nil {
-			return core.OpResult{}, fact
+			return core.OpResult{}, fact, nil
 		}
 	}
 	if i, ok := m.bulkAt(op.ID); ok {
 		if !sameBulk(&m.bulks[i].BulkStart, op) {
-			return core.OpResult{}, core.AlreadyExists{Kind: "bulk", ID: op.ID.String()}
+			return core.OpResult{}, core.AlreadyExists{Kind: "bulk", ID: op.ID.String()}, nil
 		}
-		return core.OpResult{Task: op.ID, Replayed: true}, nil
+		return core.OpResult{Task: op.ID, Replayed: true}, nil, nil
 	}
 	if m.bulksRunning() == core.MaxBulkJobs {
-		return core.OpResult{}, core.Exhausted{Limit: "bulk_jobs", Max: core.MaxBulkJobs}
+		return core.OpResult{}, core.Exhausted{Limit: "bulk_jobs", Max: core.MaxBulkJobs}, nil
 	}
-	j := bulk{BulkJob: core.BulkJob{BulkStart: kept(op), By: c.Principal, State: core.BulkRunning, Started: c.Stamp}, next: c.Stamp}
-	j.Rate, j.Reason = cmp.Or(op.Rate, core.DefaultBulkRate), cutReason(op.Reason)
+	var of bulkScope
 	if op.Tasks.Queue != "" {
-		l := m.lineOf(op.Tasks.Queue)
-		if l == nil {
-			// The queue may be there in another partition: here there is nothing to do.
-			j.State, j.Ended, j.next = core.BulkDone, c.Stamp, c.Stamp.Add(core.BulkKept)
-		} else {
-			j.number = l.number
+		if l := m.lineOf(op.Tasks.Queue); l != nil {
+			of.number = l.number
 		}
+	}
+	if !op.Tasks.Batch.IsZero() {
+		b, err := m.batchOf(tx, op.Tasks.Batch)
+		if err != nil {
+			return core.OpResult{}, nil, err
+		}
+		if b != nil {
+			of.batch = b.number
+		}
+	}
+	m.startBulk(tx, c, op, of)
+	return core.OpResult{Task: op.ID}, nil, nil
+}
+
+// startBulk begins a job for which there is room. of has the numbers of what it names: where one is not there, it has ended already.
+func (m *Machine) startBulk(tx core.Txn, c *core.ApplyContext, op *core.BulkStart, of bulkScope) {
+	j := bulk{
+		BulkJob: core.BulkJob{BulkStart: kept(op), By: c.Principal, State: core.BulkRunning, Started: c.Stamp}, bulkScope: of, next: c.Stamp,
+	}
+	j.Rate, j.Reason = cmp.Or(op.Rate, core.DefaultBulkRate), cutReason(op.Reason)
+	if op.Tasks.Queue != "" && of.number == 0 || !op.Tasks.Batch.IsZero() && of.batch == 0 {
+		// The queue, or the batch, may be there in another partition: here there is nothing to do.
+		j.State, j.Ended, j.next = core.BulkDone, c.Stamp, c.Stamp.Add(core.BulkKept)
 	}
 	m.log.bulked(m)
 	m.dropOldBulk(tx)
 	i, _ := m.bulkAt(op.ID)
 	m.bulks = slices.Insert(m.bulks, i, j)
 	m.saveBulk(tx, &m.bulks[i])
-	return core.OpResult{Task: op.ID}, nil
 }
 
 // checkBulk refuses what a job may not say. The edge refuses it with the field that is at fault; this holds for entries.
@@ -120,7 +144,7 @@ func checkBulkShare(c *core.ApplyContext, op *core.BulkStart) core.Fact {
 	switch {
 	case op.Action != core.BulkRetry && op.ToQueue != "":
 		return core.Invalid{Field: "to_queue", Message: "must be empty unless tasks are retried"}
-	case op.Action != core.BulkRetry:
+	case op.Action != core.BulkRetry && len(op.Patch) > 0:
 		return core.Invalid{Field: "patch", Message: "must be empty unless tasks are retried"}
 	case len(op.ToQueue) > maxName:
 		return core.Invalid{Field: "to_queue", Message: fmt.Sprintf("must have at most %d characters", maxName)}
@@ -272,7 +296,7 @@ func (m *Machine) bulkPart(tx core.Txn, c *core.ApplyContext, j *bulk, most, row
 		return 0, 0, nil
 	}
 	most = min(most, max(int(j.Rate)/20, 1))
-	w := newBulkWalk(tx, m.p, &j.BulkStart, j.number, m.shift, j.Started, m)
+	w := newBulkWalk(tx, m.p, &j.BulkStart, j.bulkScope, m.shift, j.Started, m)
 	by := *c
 	by.Principal = j.By
 	end := false
@@ -420,7 +444,10 @@ func (m *Machine) bulkAct(tx core.Txn, c *core.ApplyContext, j *bulk, id core.Ta
 func appendBulk(b []byte, j *bulk) []byte {
 	q := &j.Tasks
 	form := formBulk
-	if j.HasShare() {
+	switch {
+	case !q.Batch.IsZero():
+		form = formBulkBatch
+	case j.HasShare():
 		form = formBulkMore
 	}
 	b = append(append(append(b, form), j.ID[:]...), byte(j.Action), byte(j.State), byte(q.State), j.Priority, boolByte(j.Force), boolByte(j.Exact))
@@ -438,8 +465,11 @@ func appendBulk(b []byte, j *bulk) []byte {
 	for _, r := range j.Refused {
 		b = putUint(putString(b, r.Code), r.Count)
 	}
-	if form == formBulkMore {
+	if form != formBulk {
 		b = putString(putString(b, j.ToQueue), string(j.Patch))
+	}
+	if form == formBulkBatch {
+		b = putUint(append(b, q.Batch[:]...), j.batch)
 	}
 	return b
 }
@@ -447,8 +477,8 @@ func appendBulk(b []byte, j *bulk) []byte {
 // decodeBulk reads what appendBulk wrote.
 func decodeBulk(b []byte) (j bulk, err error) {
 	form := formBulk
-	if len(b) > 0 && b[0] == formBulkMore {
-		form = formBulkMore
+	if len(b) > 0 && (b[0] == formBulkMore || b[0] == formBulkBatch) {
+		form = b[0]
 	}
 	r := read(b, form)
 	j.ID = r.id()
@@ -470,11 +500,14 @@ func decodeBulk(b []byte) (j bulk, err error) {
 	for n := r.uint(); n > 0 && !r.bad; n-- {
 		j.Refused = append(j.Refused, core.BulkRefused{Code: r.string(), Count: r.uint()})
 	}
-	if form == formBulkMore {
+	if form != formBulk {
 		j.ToQueue = r.string()
 		if patch := r.string(); patch != "" {
 			j.Patch = []byte(patch)
 		}
+	}
+	if form == formBulkBatch {
+		q.Batch, j.batch = r.id(), r.uint()
 	}
 	return j, r.done("bulk job")
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// bulkWalk finds the tasks that a bulk job is about: in the indexes of the states of its action where it names a queue, by its first
-// label, or among all tasks of the partition. Each index is a leg of the walk.
+// bulkWalk finds the tasks that a bulk job is about: in the indexes of the states of its action where it names a queue, by its
+// batch, by its first label, or among all tasks of the partition. Each index is a leg of the walk.
 type bulkWalk struct {
 	picker
 	action core.BulkAction
@@ -32,17 +32,20 @@ type bulkLeg struct {
 	ended bool
 }
 
-// newBulkWalk begins a walk. queue is the number of the queue that the filter names; 0: it names none. m is that of the entry which
+// newBulkWalk begins a walk. of has the numbers of the queue and the batch that the filter names. m is that of the entry which
 // is applied; nil: v is read alone.
-func newBulkWalk(v core.View, p core.Partition, op *core.BulkStart, queue uint32, shift core.Millis, before core.ShardTime, m *Machine) *bulkWalk {
+func newBulkWalk(v core.View, p core.Partition, op *core.BulkStart, of bulkScope, shift core.Millis, before core.ShardTime, m *Machine) *bulkWalk {
 	q := op.Tasks.Query()
 	w := &bulkWalk{picker: *newPicker(v, p, &q, shift), action: op.Action, priority: op.Priority, before: before}
-	w.number, w.m = queue, m
+	w.number, w.m = of.number, m
 	switch {
+	case of.batch != 0:
+		from, to := keys.BatchTaskRange(p, of.batch)
+		w.legs = []bulkLeg{{from: from, to: to, task: rowOf(keys.DecodeBatchTask)}}
 	case len(op.Tasks.Labels) > 0:
 		from, to := keys.LabelRange(p, op.Tasks.Labels[0].Name, op.Tasks.Labels[0].Value)
 		w.legs = []bulkLeg{{from: from, to: to, task: rowOf(keys.DecodeLabel)}}
-	case queue == 0:
+	case of.number == 0:
 		from, to := keys.TaskStateRange(p)
 		w.legs = []bulkLeg{{from: from, to: to, task: rowOf(keys.DecodeTaskState)}}
 	default:
@@ -167,7 +170,13 @@ func CountBulk(v core.View, p core.Partition, op *core.BulkStart, shift core.Mil
 	if err != nil || !ok {
 		return c, err
 	}
-	w := newBulkWalk(v, p, op, number, shift, core.Never, nil)
+	of := bulkScope{number: number}
+	if !op.Tasks.Batch.IsZero() {
+		if of.batch, ok, err = batchNumber(v, p, op.Tasks.Batch); err != nil || !ok {
+			return c, err
+		}
+	}
+	w := newBulkWalk(v, p, op, of, shift, core.Never, nil)
 	found, end, err := w.next(cursor, rows)
 	if err != nil {
 		return c, err

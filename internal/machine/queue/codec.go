@@ -84,6 +84,12 @@ const (
 	// A cron without its template, which stands alone as core.AppendTemplate writes it, and one run of a cron.
 	formCron    byte = 35
 	formCronRun byte = 36
+	// What never changes about a batch, what changes, and how many batches there are.
+	formBatch       byte = 37
+	formBatchCounts byte = 38
+	formBatches     byte = 39
+	// A bulk job about the tasks of a batch. Without one of the older forms is written.
+	formBulkBatch byte = 49
 )
 
 // putUint and putInt append a varint, putFixed 8 bytes in big-endian order. Fixed fields are for
@@ -568,6 +574,8 @@ type ended struct {
 	effects bool
 	// reported says that there is a record of what its holders told of their work.
 	reported bool
+	// batch says that it is of a batch.
+	batch bool
 }
 
 // endedExtra is what an ended task takes beyond payload and result: its records, keys and index
@@ -592,6 +600,8 @@ const (
 	endedEffects
 	// There is a record of what its holders told.
 	endedReported
+	// It is of a batch, whose number is in the state record.
+	endedBatch
 )
 
 // appendEnded writes the row of an ended task.
@@ -615,6 +625,9 @@ func appendEnded(b []byte, e ended) []byte {
 	if e.reported {
 		flags |= endedReported
 	}
+	if e.batch {
+		flags |= endedBatch
+	}
 	return putUint(putUint(append(b, formTerminal, flags), uint64(e.attempt)), e.bytes)
 }
 
@@ -624,7 +637,7 @@ func decodeEnded(b []byte) (e ended, err error) {
 	flags := r.byte()
 	e.ownResult, e.longHolder = flags&endedResult != 0, flags&endedHolder != 0
 	e.labels, e.cancel, e.effects = flags&endedLabels != 0, flags&endedCancel != 0, flags&endedEffects != 0
-	e.reported = flags&endedReported != 0
+	e.reported, e.batch = flags&endedReported != 0, flags&endedBatch != 0
 	e.attempt, e.bytes = r.u32(), r.uint()
 	return e, r.done("ended task")
 }

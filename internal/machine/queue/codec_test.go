@@ -26,9 +26,9 @@ func endedSamples() []sample {
 		of("unique, by name", appendWindow(nil, formWindow, window{idOf("t"), epoch, 5, core.UniqueTTL}), window{idOf("t"), epoch, 5, core.UniqueTTL}, windowOf(formWindow)),
 		of("unique, freed at the end", appendWindow(nil, formWindow, window{idOf("t"), epoch, 5, core.UniqueTerminal}), window{idOf("t"), epoch, 5, core.UniqueTerminal}, windowOf(formWindow)),
 		of("create that replaced another", appendReplaced(nil, replaced{idOf("t"), 5, epoch}), replaced{idOf("t"), 5, epoch}, decodeReplaced),
-		of("terminal row", appendEnded(nil, ended{3, 9, true, true, false, false, false, false}), ended{3, 9, true, true, false, false, false, false}, decodeEnded),
-		of("terminal row, labels, cancelled", appendEnded(nil, ended{3, 9, false, false, true, true, false, false}), ended{3, 9, false, false, true, true, false, false}, decodeEnded),
-		of("terminal row, reported", appendEnded(nil, ended{3, 9, false, false, false, false, false, true}), ended{3, 9, false, false, false, false, false, true}, decodeEnded),
+		of("terminal row", appendEnded(nil, ended{3, 9, true, true, false, false, false, false, false}), ended{3, 9, true, true, false, false, false, false, false}, decodeEnded),
+		of("terminal row, labels, cancelled", appendEnded(nil, ended{3, 9, false, false, true, true, false, false, false}), ended{3, 9, false, false, true, true, false, false, false}, decodeEnded),
+		of("terminal row, reported", appendEnded(nil, ended{3, 9, false, false, false, false, false, true, false}), ended{3, 9, false, false, false, false, false, true, false}, decodeEnded),
 	}
 }
 
@@ -91,7 +91,7 @@ func samples() []sample {
 	state := func(name string, s record) sample {
 		return of(name, appendRecord(nil, &s), s, decodeRecord)
 	}
-	return slices.Concat(letterSamples(), shareSamples(), controlSamples(), cronSamples(), reportSamples(), endedSamples(), errorSamples(), afterSamples(), []sample{
+	return slices.Concat(letterSamples(), shareSamples(), controlSamples(), cronSamples(), reportSamples(), endedSamples(), errorSamples(), afterSamples(), batchSamples(), []sample{
 		state("scheduled", scheduled),
 		state("scheduled by the wall clocks", wall),
 		state("ready", ready),
@@ -326,6 +326,7 @@ func TestContentSeesEveryField(t *testing.T) {
 		"headers":         func(op *core.TaskCreate) { op.Headers = []core.Header{{Name: "p"}} },
 		"header value":    func(op *core.TaskCreate) { op.Headers = []core.Header{{Name: "p", Value: "v"}} },
 		"payload":         func(op *core.TaskCreate) { op.Payload = []byte("q") },
+		"batch":           func(op *core.TaskCreate) { op.Batch = idOf("z") },
 		"after":           func(op *core.TaskCreate) { op.After = []core.After{{Task: idOf("z")}} },
 		"after, terminal": func(op *core.TaskCreate) { op.After = []core.After{{Task: idOf("z"), Terminal: true}} },
 		"on dep failure": func(op *core.TaskCreate) {

@@ -36,6 +36,11 @@ func (m *Machine) applyCreate(tx core.Txn, c *core.ApplyContext, op *core.TaskCr
 			return core.OpResult{}, fact, err
 		}
 	}
+	if !op.Batch.IsZero() {
+		if deps.batch, fact, err = m.roomInBatch(tx, op.Batch); fact != nil || err != nil {
+			return core.OpResult{}, fact, err
+		}
+	}
 	if fact := m.roomFor(c, l, op); fact != nil {
 		return core.OpResult{}, fact, nil
 	}
@@ -44,7 +49,7 @@ func (m *Machine) applyCreate(tx core.Txn, c *core.ApplyContext, op *core.TaskCr
 }
 
 // insert makes a task for which there is room. l is its queue; nil: that is made too. payload is its payload record, which was just put
-// together in room, asked the hash of its unique key, window what is stored of that, and deps what it waits for.
+// together in room, asked the hash of its unique key, window what is stored of that, and deps what it waits for and its batch.
 func (m *Machine) insert(tx core.Txn, c *core.ApplyContext, l *queueState, op *core.TaskCreate, payload []byte, asked uint64, window foundWindow, deps *dependencies) (state core.State, err error) {
 	m.key = keys.AppendTaskPayload(m.key[:0], m.p, op.ID)
 	payload = m.keep(payload)
@@ -273,6 +278,9 @@ func (m *Machine) place(tx core.Txn, c *core.ApplyContext, ln *lane, op *core.Ta
 	rec := record{queue: l.number, lane: ln.number, priority: op.Priority, frees: op.Unique.Until != core.UniqueTTL}
 	if op.Cost > 1 {
 		rec.cost = op.Cost
+	}
+	if d.batch != nil {
+		m.addToBatch(tx, d.batch, op.ID, &rec)
 	}
 	m.setExpiry(tx, l, op.ID, &rec, expiryOf(c, l, op))
 	due := dueOf(c, op)

@@ -274,11 +274,11 @@ func checkCron(c *core.ApplyContext, op *core.CronSet) core.Fact {
 	case cfg.CatchUp > core.CronCatchUpAll:
 		return core.Invalid{Field: "catch_up", Message: "must be one, none or all"}
 	}
-	return checkTemplate(c, &op.Template)
+	return checkTemplate(c, "template", &op.Template)
 }
 
-// checkTemplate refuses what the tasks of a cron may not say.
-func checkTemplate(c *core.ApplyContext, op *core.TaskCreate) core.Fact {
+// checkTemplate refuses what the tasks of a cron, or the follow-ups of a batch, may not say. in is the field that has the template.
+func checkTemplate(c *core.ApplyContext, in string, op *core.TaskCreate) core.Fact {
 	for _, f := range [...]struct {
 		name string
 		set  bool
@@ -289,19 +289,20 @@ func checkTemplate(c *core.ApplyContext, op *core.TaskCreate) core.Fact {
 		{"unique", op.Unique != core.Unique{}},
 		{"expires_at", op.ExpiresAt != 0},
 		{"after", len(op.After) > 0 || op.OnDepFailure != core.DepHold},
+		{"batch", !op.Batch.IsZero()},
 	} {
 		if f.set {
-			return core.Invalid{Field: "template." + f.name, Message: "must not be set: each run has its own"}
+			return core.Invalid{Field: in + "." + f.name, Message: "must not be set in a template"}
 		}
 	}
 	one := *op
 	one.ID = core.TaskID{1}
 	switch fact := checkCreate(c, &one).(type) {
 	case core.Invalid:
-		fact.Field = "template." + fact.Field
+		fact.Field = in + "." + fact.Field
 		return fact
 	case core.TooLarge:
-		fact.Field = "template." + fact.Field
+		fact.Field = in + "." + fact.Field
 		return fact
 	case nil:
 		return nil

@@ -303,6 +303,7 @@ func (m *Machine) derived() string {
 		fmt.Fprintf(&b, "cron %q %+v free=%v due=%v waits=%v\n", name, c.cronRow, c.free, c.at >= 0 && m.crons.items[c.at] == c, m.cronWaits[c.last] == c)
 	}
 	fmt.Fprintf(&b, "%d crons are due some time, %d wait, %d to look at\n", len(m.crons.items), len(m.cronWaits), len(m.cronCheck))
+	fmt.Fprintf(&b, "batches %+v stored %+v end %d, %d read, %d moves, %d to look at\n", m.batches.count, m.batches.stored, m.batches.end, len(m.batches.read), len(m.batches.moves), len(m.batches.check))
 	fmt.Fprintf(&b, "%d resumes, %d runs, %d leases, %d sessions, %d+%d past, %d names, %d removed, %d vacant\n", len(m.resumes.items), len(m.runs), len(m.leases.items), len(m.sessions), len(m.byDue.items), len(m.byEnd.items), len(m.names), len(m.removed), len(m.vacant.items))
 	for _, s := range slices.SortedFunc(maps.Keys(m.sessions), func(a, b core.SessionID) int { return slices.Compare(a[:], b[:]) }) {
 		fmt.Fprintf(&b, "session %x", s)

@@ -48,6 +48,11 @@ type journal struct {
 	runs []runChange
 	// crons are the changes of crons since, in order.
 	crons []cronChange
+	// The batches that were touched since, as they were; how many the entry had read at the mark, and the Machine's values there.
+	batches     []savedBatch
+	batchesRead int
+	batchCount  batches
+	batchEnd    core.ShardTime
 	// The bulk jobs at the mark, where any was started or stopped since.
 	bulks      []bulk
 	bulkChange bool
@@ -188,6 +193,14 @@ func (j *journal) cron(ch cronChange) {
 	}
 }
 
+// batch remembers a batch before its first change under the current mark.
+func (j *journal) batch(b *batch) {
+	if j.on && b.saved != j.mark {
+		b.saved = j.mark
+		j.batches = append(j.batches, savedBatch{b, b.batchRow, b.gone})
+	}
+}
+
 // bulked remembers the bulk jobs before the first change of one under the current mark.
 func (j *journal) bulked(m *Machine) {
 	if j.on && !j.bulkChange {
@@ -208,6 +221,8 @@ func (j *journal) reset() {
 	j.freshened = j.freshened[:0]
 	clear(j.crons)
 	j.crons = j.crons[:0]
+	clear(j.batches)
+	j.batches = j.batches[:0]
 	j.saves, j.pushes, j.pops, j.runs, j.takes = j.saves[:0], j.pushes[:0], j.pops[:0], j.runs[:0], j.takes[:0]
 	j.lanes, j.born = j.lanes[:0], j.born[:0]
 }
@@ -220,6 +235,7 @@ func (m *Machine) Mark() {
 	j.mark++
 	j.meta, j.endedBytes, j.timer, j.wall, j.expiry = m.meta, m.endedBytes, m.timer, m.wall, m.expiry
 	j.use, j.quota = m.use, m.quota
+	j.batchesRead, j.batchCount, j.batchEnd = len(m.batches.read), m.batches.count, m.batches.end
 	j.queues, j.dirty = len(m.queues), len(m.dirty)
 	j.ended, j.woken, j.lost = len(m.ended), len(m.woken), len(m.lost)
 	j.wanted, j.created, j.told = len(m.wanted), len(m.fresh), m.told
@@ -294,6 +310,7 @@ func (m *Machine) Undo() {
 	for _, ch := range slices.Backward(j.crons) {
 		m.undoCron(ch)
 	}
+	m.undoBatches()
 	if j.bulkChange {
 		m.bulks = j.bulks
 	}

@@ -64,7 +64,7 @@ func list(v core.View, p core.Partition, q core.ListQuery, shift core.Millis, in
 	}
 	var ids []core.TaskID
 	switch {
-	case len(q.Labels) > 0 || q.State == 0 || q.Queue == "" || q.State == core.Scheduled && q.Desc:
+	case len(q.Labels) > 0 || !q.Batch.IsZero() || q.State == 0 || q.Queue == "" || q.State == core.Scheduled && q.Desc:
 		return k.byTask(inspect)
 	case !q.Picky():
 	default:

@@ -105,7 +105,7 @@ func (k *picker) wants(s *spec, l *queueState) bool {
 	q := k.q
 	created := s.createdAt.Add(k.shift)
 	if q.Kind != "" && s.kindName(l.name) != q.Kind || q.Unique != "" && string(s.unique) != q.Unique ||
-		q.From != 0 && created < q.From || q.To != 0 && created >= q.To {
+		q.From != 0 && created < q.From || q.To != 0 && created >= q.To || !q.Batch.IsZero() && s.batch != q.Batch {
 		return false
 	}
 	for _, want := range q.Labels {
@@ -187,8 +187,16 @@ func (k *picker) byUnique() (page core.TaskPage, err error) {
 	return page, err
 }
 
-// byTask goes through the tasks with the query's first label, or through all of the partition.
+// byTask goes through the tasks of the query's batch, those with its first label, or all of the partition.
 func (k *picker) byTask(inspect int) (core.TaskPage, error) {
+	if !k.q.Batch.IsZero() {
+		number, ok, err := batchNumber(k.v, k.p, k.q.Batch)
+		if err != nil || !ok {
+			return core.TaskPage{}, err
+		}
+		from, to := keys.BatchTaskRange(k.p, number)
+		return k.walk(from, to, inspect, cursorTasks, rowOf(keys.DecodeBatchTask))
+	}
 	if len(k.q.Labels) > 0 {
 		from, to := keys.LabelRange(k.p, k.q.Labels[0].Name, k.q.Labels[0].Value)
 		return k.walk(from, to, inspect, cursorTasks, rowOf(keys.DecodeLabel))
@@ -279,5 +287,5 @@ func (k *picker) walk(from, to []byte, inspect int, form byte, taskOf func(key, 
 
 // byEnd reports whether the list is in the order of ends.
 func (k *picker) byEnd() bool {
-	return k.q.State.Terminal() && k.q.Queue != "" && len(k.q.Labels) == 0
+	return k.q.State.Terminal() && k.q.Queue != "" && len(k.q.Labels) == 0 && k.q.Batch.IsZero()
 }

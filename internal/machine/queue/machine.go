@@ -92,6 +92,8 @@ type Machine struct {
 	cronCheckAll bool
 	// byCron is set while a cron makes a task.
 	byCron bool
+	// batches is what it knows of batches.
+	batches batchState
 
 	// looksLate is set while a part of a job is done: late has the lists of ended tasks whose oldest is looked up at its end.
 	looksLate bool
@@ -155,7 +157,7 @@ func (m *Machine) clear() {
 	*m = Machine{
 		p: m.p, o: m.o,
 		names: map[string]*queueState{}, runs: map[core.TaskID]*run{}, sessions: map[core.SessionID]*run{},
-		cronNames: map[string]*cron{}, cronWaits: map[core.TaskID]*cron{},
+		cronNames: map[string]*cron{}, cronWaits: map[core.TaskID]*cron{}, batches: batchState{end: core.Never},
 		timer: core.Never, wall: core.Never, expiry: core.Never, retainBytes: defaultRetainBytes,
 	}
 	m.meta.token = uint64(m.o.Above)
@@ -174,6 +176,9 @@ func (m *Machine) Open(v core.View) error {
 		return err
 	}
 	if err := m.openCrons(v); err != nil {
+		return err
+	}
+	if err := m.openBatches(v); err != nil {
 		return err
 	}
 	if err := m.openTasks(v); err != nil {
@@ -473,9 +478,11 @@ func (m *Machine) Apply(tx core.Txn, c *core.ApplyContext, op core.Op) (core.OpR
 	case *core.QueuePause:
 		res, fact = m.applyPause(tx, c, op)
 	case *core.BulkStart:
-		res, fact = m.applyBulkStart(tx, c, op)
+		res, fact, err = m.applyBulkStart(tx, c, op)
 	case *core.BulkStop:
 		res, fact = m.applyBulkStop(tx, c, op)
+	case *core.BatchOpen, *core.BatchSeal, *core.BatchCancel:
+		res, fact, err = m.applyBatch(tx, c, op)
 	case *core.CronSet:
 		res, fact, err = m.applyCronSet(tx, c, op)
 	case *core.CronDelete:
@@ -505,6 +512,11 @@ func (m *Machine) Apply(tx core.Txn, c *core.ApplyContext, op core.Op) (core.OpR
 			return core.OpResult{}, nil, err
 		}
 	}
+	if len(m.batches.moves)+len(m.batches.check) > 0 {
+		if err := m.followBatches(tx, c); err != nil {
+			return core.OpResult{}, nil, err
+		}
+	}
 	res.Kind = op.Kind()
 	return res, nil, nil
 }
@@ -528,6 +540,9 @@ func (m *Machine) End(tx core.Txn, c *core.ApplyContext) error {
 	}
 	m.settleFresh(tx)
 	m.told = 0
+	if len(m.batches.read) > 0 {
+		m.endBatches(tx)
+	}
 	if len(m.shares) > 0 {
 		if err := m.endShares(tx, c.Stamp); err != nil {
 			return err

@@ -24,6 +24,11 @@ type Options struct {
 	Remember core.Millis
 	// Crons is how many crons a partition may have. Default core.MaxCrons.
 	Crons int
+	// Batches is how many batches a partition may have that have not finished, and BatchesKept how many are kept after that. Defaults
+	// core.MaxBatches and core.MaxBatchesKept.
+	Batches, BatchesKept int
+	// BatchTasks is how many tasks a batch may have. Default core.MaxBatchTasks.
+	BatchTasks int
 	// Above is below every token that is issued. What is stored tells the last token by itself,
 	// except where a history was broken off.
 	Above core.Token
@@ -42,6 +47,9 @@ func (o Options) withDefaults() Options {
 	o.Queues = cmp.Or(o.Queues, core.MaxQueues)
 	o.Keys = cmp.Or(o.Keys, 250_000)
 	o.Crons = cmp.Or(o.Crons, core.MaxCrons)
+	o.Batches = cmp.Or(o.Batches, core.MaxBatches)
+	o.BatchesKept = cmp.Or(o.BatchesKept, core.MaxBatchesKept)
+	o.BatchTasks = cmp.Or(o.BatchTasks, core.MaxBatchTasks)
 	o.Remember = cmp.Or(o.Remember, 15*60*1000)
 	o.Grace = cmp.Or(o.Grace, 15*1000)
 	o.Told = cmp.Or(o.Told, core.MaxDependents)

@@ -26,7 +26,9 @@ func (m *Machine) finish(tx core.Txn, c *core.ApplyContext, r *run, rec *record,
 	if r.queue.retain(rec.state) == retainNone {
 		r.queue.purged++
 		m.addBytes(r.queue, -(r.payload + told))
-		e := ended{attempt: rec.attempt, longHolder: rec.longHolder, labels: r.labels, cancel: rec.hasCancel, reported: rec.reported}
+		e := ended{
+			attempt: rec.attempt, longHolder: rec.longHolder, labels: r.labels, cancel: rec.hasCancel, reported: rec.reported, batch: rec.batch != 0,
+		}
 		if err := m.erase(tx, r.id, rec.state, e); err != nil {
 			return err
 		}
@@ -35,7 +37,7 @@ func (m *Machine) finish(tx core.Txn, c *core.ApplyContext, r *run, rec *record,
 	}
 	e := ended{
 		attempt: rec.attempt, bytes: r.payload + uint64(size) + told, longHolder: rec.longHolder, labels: r.labels, cancel: rec.hasCancel,
-		effects: rec.outcome == core.OutcomeCompleted && hasEffects(c), reported: rec.reported,
+		effects: rec.outcome == core.OutcomeCompleted && hasEffects(c), reported: rec.reported, batch: rec.batch != 0,
 	}
 	m.addBytes(r.queue, uint64(size))
 	if e.effects {
@@ -77,6 +79,11 @@ func (m *Machine) erase(tx core.Txn, id core.TaskID, s core.State, e ended) erro
 		m.key = keys.AppendTaskPayload(m.key[:0], m.p, id)
 	}
 	tx.Delete(m.mem.own(m.key))
+	if e.batch {
+		if err := m.leaveBatch(tx, id); err != nil {
+			return err
+		}
+	}
 	if e.cancel {
 		m.dropCancel(tx, id)
 	}
@@ -302,7 +309,7 @@ func (m *Machine) forget(tx core.Txn, c *core.ApplyContext, p *past, limit int) 
 }
 
 // purge does what time does to ended tasks, up to budget tasks: it forgets ids that were known long enough,
-// removes tasks that were kept long enough, and then removes the oldest while there are too many bytes.
+// removes tasks that were kept long enough, then the oldest while there are too many bytes, and then batches.
 func (m *Machine) purge(tx core.Txn, c *core.ApplyContext, budget int) (used int, err error) {
 	for used < budget {
 		p, ok := m.byDue.top()
@@ -322,7 +329,8 @@ func (m *Machine) purge(tx core.Txn, c *core.ApplyContext, budget int) (used int
 		}
 		used += n
 	}
-	return used, nil
+	n, err := m.purgeBatches(tx, c, budget-used)
+	return used + n, err
 }
 
 // purgeDue does what is due of p: it forgets ids first, and removes tasks when no id is due.

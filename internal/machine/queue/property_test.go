@@ -25,8 +25,9 @@ func TestRandomHistories(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		told := rapid.SampledFrom([]int{0, 1, 2}).Draw(rt, "rows of tasks that wait for one entry")
 		tw := &twins{
-			steady: newWorld(t, Options{Queues: 3, Keys: 5, Told: told}), forgetful: newWorld(t, Options{Queues: 3, Keys: 5, Heads: 2, Told: told}),
-			tokens: map[core.TaskID][]core.Token{},
+			steady:    newWorld(t, Options{Queues: 3, Keys: 5, Told: told, Batches: 2, BatchesKept: 1, BatchTasks: 3}),
+			forgetful: newWorld(t, Options{Queues: 3, Keys: 5, Heads: 2, Told: told, Batches: 2, BatchesKept: 1, BatchTasks: 3}),
+			tokens:    map[core.TaskID][]core.Token{},
 		}
 		tw.each(func(w *world) { w.tape.on = true })
 		steps := rapid.IntRange(1, 60).Draw(rt, "steps")
@@ -147,6 +148,9 @@ func (tw *twins) nameTime(rt *rapid.T, op core.Op) {
 		if tw.steady.c.Format >= core.FormatShare && rapid.IntRange(0, 1).Draw(rt, "shared") == 0 {
 			op.Key, op.Cost = rapid.SampledFrom(randomKeys).Draw(rt, "key"), rapid.SampledFrom([]uint32{0, 1, 3}).Draw(rt, "cost")
 		}
+		if tw.steady.c.Format >= core.FormatShare && rapid.IntRange(0, 1).Draw(rt, "of a batch") == 0 {
+			op.Batch = rapid.SampledFrom(randomIDs[:4]).Draw(rt, "batch") // the last one is never opened
+		}
 		if tw.steady.c.Format >= core.FormatShare && op.Unique.Key != "" {
 			op.Unique.Until = core.UniqueUntil(rapid.Uint8Range(0, 2).Draw(rt, "until"))
 			op.Unique.Replace = !op.Unique.Reject && rapid.Bool().Draw(rt, "replace")
@@ -183,7 +187,9 @@ func (tw *twins) op(rt *rapid.T) core.Op {
 	pause := func(name string) core.Millis {
 		return rapid.SampledFrom([]core.Millis{0, 1000, 20_000}).Draw(rt, name)
 	}
-	switch rapid.IntRange(0, 54).Draw(rt, "op") {
+	switch rapid.IntRange(0, 60).Draw(rt, "op") {
+	case 55, 56, 57, 58, 59, 60:
+		return randomBatch(rt)
 	case 49, 50, 51, 52, 53, 54:
 		return tw.randomCron(rt, id)
 	case 44, 45, 46:
@@ -295,6 +301,9 @@ func (tw *twins) randomBulk(rt *rapid.T) core.Op {
 		op.Patch = rapid.SampledFrom([][]byte{nil, []byte(`{"a":null,"b":12}`), []byte(`7`)}).Draw(rt, "patch")
 	}
 	op.Tasks.Queue = rapid.SampledFrom(append([]string{""}, randomQueues...)).Draw(rt, "queue")
+	if tw.steady.c.Format >= core.FormatShare && rapid.IntRange(0, 3).Draw(rt, "about a batch") == 0 {
+		op.Tasks.Batch = rapid.SampledFrom(randomIDs[:4]).Draw(rt, "batch")
+	}
 	op.Tasks.State = rapid.SampledFrom(append([]core.State{0}, op.Action.States()...)).Draw(rt, "state")
 	if rapid.IntRange(0, 3).Draw(rt, "has labels") == 0 {
 		op.Tasks.Labels = randomLabels(rt)

@@ -78,6 +78,8 @@ type record struct {
 	only core.TaskID
 	// pending is how many tasks a blocked one waits for.
 	pending uint32
+	// batch is the number of the batch that it was added to; 0: none.
+	batch uint64
 
 	// token is the one that was issued last for the task; 0 before the first delivery.
 	token core.Token
@@ -164,6 +166,8 @@ const (
 	shareFrees byte = 1 << 3
 	// What the task costs, which is not 1.
 	shareCost byte = 1 << 4
+	// The number of its batch.
+	shareBatch byte = 1 << 5
 	// The one task that waits for it.
 	shareOnly byte = 1 << 7
 )
@@ -184,6 +188,9 @@ func (s *record) share() (f byte) {
 	}
 	if s.cost > 1 {
 		f |= shareCost
+	}
+	if s.batch != 0 {
+		f |= shareBatch
 	}
 	if !s.only.IsZero() {
 		f |= shareOnly
@@ -227,6 +234,9 @@ func (s *record) appendHead(b []byte, so, flags byte) []byte {
 	}
 	if share&shareCost != 0 {
 		b = putUint(b, uint64(s.cost))
+	}
+	if share&shareBatch != 0 {
+		b = putUint(b, s.batch)
 	}
 	if share&shareOnly != 0 {
 		b = append(b, s.only[:]...)
@@ -324,6 +334,9 @@ func (s *record) readShare(r *reader, share byte) {
 	}
 	if share&shareCost != 0 {
 		s.cost = r.u32()
+	}
+	if share&shareBatch != 0 {
+		s.batch = r.uint()
 	}
 	if share&shareOnly != 0 {
 		s.only = r.id()

@@ -151,6 +151,9 @@ func (m *Machine) makeReady(tx core.Txn, c *core.ApplyContext, r *redriving) err
 	m.enqueue(tx, ln, r.id, &rec, state, c.Stamp)
 	m.saveRecord(tx, r.id, &rec)
 	m.noteCron(r.id)
+	if rec.batch != 0 {
+		m.moveInBatch(rec.batch, r.rec.state, core.Ready)
+	}
 	return m.afterPast(tx, r.from.pastOf(r.rec.state), row.at)
 }
 

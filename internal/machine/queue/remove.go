@@ -324,6 +324,7 @@ func (m *Machine) cancelRemoved(tx core.Txn, c *core.ApplyContext, l *queueState
 	}
 	e := ended{
 		attempt: rec.attempt, longHolder: rec.longHolder, labels: len(made.labels) > 0, cancel: rec.cancelUntil != 0, reported: rec.reported,
+		batch: rec.batch != 0,
 	}
 	if err := m.erase(tx, id, s, e); err != nil {
 		return err

@@ -140,6 +140,9 @@ func (m *Machine) start(tx core.Txn, r *run) {
 	m.key = keys.AppendRunning(m.key[:0], m.p, r.rec.token)
 	m.value = appendCarried(m.value[:0], &carried{r.id, r.queue.number, r.content, r.payload, r.settings, r.labels})
 	tx.Insert(m.mem.own(m.key), m.mem.own(m.value))
+	if r.rec.batch != 0 {
+		m.moveInBatch(r.rec.batch, core.Ready, core.Running)
+	}
 	m.saveRecord(tx, r.id, &r.rec)
 	m.attach(r)
 	m.log.run(r, runAdded)
@@ -151,6 +154,9 @@ func (m *Machine) stop(tx core.Txn, r *run) {
 	tx.Delete(m.mem.own(m.key))
 	m.detach(r)
 	m.log.run(r, runRemoved)
+	if r.rec.batch != 0 {
+		m.moveInBatch(r.rec.batch, core.Running, core.Ready)
+	}
 }
 
 // saveRecord stores a state record in place of the old one.

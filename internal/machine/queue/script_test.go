@@ -296,6 +296,7 @@ var recordNames = [...]string{
 	keys.RecordErrorGroup: "errors", keys.RecordErrors: "error_state",
 	keys.RecordTenantQuota: "tenant_quota",
 	keys.RecordCron:        "cron", keys.RecordCronTemplate: "template", keys.RecordCronRun: "run",
+	keys.RecordBatch: "batch", keys.RecordBatchCounts: "batch_counts", keys.RecordBatchTask: "batch_task", keys.RecordBatchEnd: "batch_end", keys.RecordBatches: "batches",
 }
 
 // op reads the op that a command stands for.

@@ -48,6 +48,7 @@ type spec struct {
 	limiters []string
 	after    []core.After
 	onDep    core.DepFailure
+	batch    core.TaskID // zero: none
 	// The unique key; nil: none. until says what frees it.
 	unique []byte
 	until  core.UniqueUntil
@@ -121,6 +122,8 @@ const (
 	specLimiters
 	// There are tasks that it waits for, with what follows when one of them is not completed.
 	specAfter
+	// There is a batch.
+	specBatch
 )
 
 // flags has the bit of each setting that is not zero.
@@ -240,6 +243,9 @@ func contentFlags(op *core.TaskCreate, s *settings) uint64 {
 	}
 	if len(op.After) > 0 {
 		f |= specAfter
+	}
+	if !op.Batch.IsZero() {
+		f |= specBatch
 	}
 	return f
 }
@@ -367,6 +373,9 @@ func appendShare(b []byte, f uint64, op *core.TaskCreate) []byte {
 			b = append(append(b, a.Task[:]...), terminal)
 		}
 	}
+	if f&specBatch != 0 {
+		b = append(b, op.Batch[:]...)
+	}
 	return b
 }
 
@@ -401,6 +410,9 @@ func (r *reader) share(f uint64, s *spec) {
 			s.after[i] = core.After{Task: r.id(), Terminal: r.byte() != 0}
 		}
 	}
+	if f&specBatch != 0 {
+		s.batch = r.id()
+	}
 }
 
 // specSize bounds the length of what appendSpec appends: the fixed part with room to spare, and
@@ -417,7 +429,7 @@ func specSize(c *core.ApplyContext, op *core.TaskCreate) int {
 	for _, name := range op.Limiters {
 		n += 10 + len(name)
 	}
-	return n + len(op.Key) + 17*len(op.After)
+	return n + len(op.Key) + 17*len(op.After) + len(op.Batch)
 }
 
 // specContent reads only the hash of a payload record's content.

@@ -56,6 +56,11 @@ func (m *Machine) tick(tx core.Txn, c *core.ApplyContext, left int) (more bool, 
 			return false, err
 		}
 	}
+	if len(m.batches.moves) > 0 {
+		if err := m.followBatches(tx, c); err != nil {
+			return false, err
+		}
+	}
 	if m.timer <= c.Stamp {
 		// what is left is part of the answer, so it is looked up and not taken from a bound
 		if err := m.seekTimer(tx, m.timer); err != nil {
@@ -95,7 +100,7 @@ func (m *Machine) Due() core.ShardTime {
 	if len(m.removed) > 0 {
 		return 0
 	}
-	return min(due, m.overDue(), m.expiryDue(), m.resumeDue(), m.bulkDue(), m.refillDue(), m.keyResumeDue())
+	return min(due, m.overDue(), m.expiryDue(), m.resumeDue(), m.bulkDue(), m.refillDue(), m.keyResumeDue(), m.batchDue())
 }
 
 // tickTimed ends leases first, in order of their ends, and then fires timers of both kinds, each
@@ -216,7 +221,7 @@ func (m *Machine) tickTimers(tx core.Txn, c *core.ApplyContext, budget int) (use
 }
 
 // fire does what one timer is for: a scheduled task becomes ready, a window of a unique key ends, a
-// tombstone goes, those who wait for an ended task are told.
+// tombstone goes, those who wait for an ended task are told, a follow-up of a batch is tried again.
 func (m *Machine) fire(tx core.Txn, c *core.ApplyContext, row timerRow) error {
 	if row.kind == keys.TimerScheduled {
 		return m.fireScheduled(tx, c, row.key, toID(row.rest), row.due)
@@ -225,6 +230,8 @@ func (m *Machine) fire(tx core.Txn, c *core.ApplyContext, row timerRow) error {
 	switch row.kind {
 	case keys.TimerAfter:
 		return m.fireAfter(row.rest, row.value)
+	case keys.TimerBatch:
+		return m.fireBatch(tx, c, row.rest)
 	case keys.TimerErrors:
 		if len(row.rest) != 4 {
 			return errs.Corruptf("timer of groups of errors makes no sense")

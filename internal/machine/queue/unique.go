@@ -207,7 +207,7 @@ func (m *Machine) freeAtEnd(tx core.Txn, r *run, rec *record) error {
 }
 
 // replace makes a task that waits and has not started what another create of its unique key asks for. Its id, its creation and what
-// places it stay: key, cost, limiters, tag and what it waits for. rec is its record, and found the window of the key.
+// places it stay: key, cost, limiters, tag, batch and what it waits for. rec is its record, and found the window of the key.
 //
 // The create is known under its own id for as long as a task that was removed: a repetition of it, which may come after yet another
 // create of the key, must not replace that one.
@@ -230,7 +230,7 @@ func (m *Machine) replace(tx core.Txn, c *core.ApplyContext, l *queueState, op *
 	}
 	next, first := *op, *c
 	next.Key, next.Cost, next.Limiters, next.Tag = string(was.key), was.cost, was.limiters, string(was.tag)
-	next.After, next.OnDepFailure = was.after, was.onDep
+	next.After, next.OnDepFailure, next.Batch = was.after, was.onDep, was.batch
 	first.Stamp, first.Index, first.Principal = was.createdAt, was.createdIdx, string(was.creator)
 	labels, content, size := was.labels, was.content, uint64(len(was.payload))
 	record, _ := appendSpec(m.room(specSize(&first, &next)), &first, &next)

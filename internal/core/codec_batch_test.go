@@ -1,0 +1,71 @@
+package core
+
+import (
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// The ops of batches, and what others say of them, which came with format 4.
+func TestGoldenBytesOfBatches(t *testing.T) {
+	batch := TaskID{1, 15: 2}
+	follow := &TaskCreate{Queue: "reports", TaskKind: "report", Payload: []byte("{}"), Labels: []Label{{"env", "prod"}}}
+	e := &Entry{Format: FormatShare, Stamp: 1_700_000_000_123, Proposer: 5<<32 | 1, Seq: 42, Commits: []Commit{{
+		Partition: Partition{Tenant: 7, Namespace: 300, Index: 2}, Ops: []Op{
+			&BatchOpen{ID: batch, Labels: []Label{{"env", "prod"}}, OnDone: follow, OnSuccess: &TaskCreate{Queue: "reports"}},
+			&BatchOpen{ID: batch},
+			&TaskCreate{ID: TaskID{2}, Queue: "mail", Batch: batch},
+			&TaskCreate{ID: TaskID{2}, Queue: "mail", Batch: batch, Key: "k", Payload: []byte("p")},
+			&BatchSeal{ID: batch},
+			&BatchCancel{ID: batch, Reason: "wrong list", Rate: 500, Force: true},
+			&BulkStart{ID: TaskID{3}, Action: BulkRetry, Tasks: TaskFilter{Batch: batch, Queue: "mail"}},
+		},
+	}}}
+	got := hex.EncodeToString(AppendEntry(nil, e)) + "\n"
+	path := filepath.Join("testdata", "format4_batches.golden")
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("the encoding of batches changed: %s, was %s", got, want)
+	}
+	raw, err := hex.DecodeString(strings.TrimSpace(string(want)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := DecodeEntry(raw); err != nil || !reflect.DeepEqual(got, e) {
+		t.Errorf("entry reads as %+v, %v", got, err)
+	}
+	if size := e.Commits[0].EncodedSize(); size < len(raw)-40 || size > 8*len(raw) {
+		t.Errorf("the commit is bounded by %d bytes, and the entry has %d", size, len(raw))
+	}
+}
+
+func TestARefusalByABatchReadsBack(t *testing.T) {
+	want := &Result{Refusal: &Refusal{Fact: WrongBatch{Batch: TaskID{1, 15: 2}, State: BatchSealed}}}
+	if got, err := DecodeResult(AppendResult(nil, want)); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestFollowUpsHaveIDsOfTheirOwn(t *testing.T) {
+	batch := NewTaskID(1_700_000_000_000, 77, [9]byte{1, 2, 3})
+	seen := map[TaskID]bool{batch: true}
+	for opened := range uint64(100) {
+		for _, id := range []TaskID{FollowUpID(batch, opened, false), FollowUpID(batch, opened, true), BatchJobID(batch, opened)} {
+			if seen[id] || id.Partition() != 77 || id.Millis() != batch.Millis() {
+				t.Fatalf("entry %d: %s", opened, id)
+			}
+			seen[id] = true
+		}
+	}
+}
