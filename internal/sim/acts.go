@@ -8,8 +8,8 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// Operators and programs act on tasks and queues as these run: they cancel, redrive, edit and release tasks, pause queues, start bulk jobs (bulk.go), and set crons (cron.go). A
-// worker learns of a cancel by the answer of a renewal.
+// Operators and programs act on tasks and queues as these run: they cancel, redrive, edit and release tasks, pause queues, start bulk jobs (bulk.go), set crons (cron.go), and
+// open batches (batch.go). A worker learns of a cancel by the answer of a renewal.
 
 // someAct draws an act; nil if there is no task to act on.
 func (w *world) someAct() (place, core.Op) {
@@ -22,6 +22,9 @@ func (w *world) someAct() (place, core.Op) {
 	}
 	if w.chance(150) {
 		return w.someCron()
+	}
+	if w.chance(80) {
+		return w.someBatch()
 	}
 	n := w.rng.IntN(12)
 	if n == 0 {

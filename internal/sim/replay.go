@@ -116,6 +116,9 @@ func (w *world) judgeStored(shard core.ShardID, h *host, model *check.Model) {
 			if err == nil {
 				err = w.auditCrons(v, p, model)
 			}
+			if err == nil {
+				err = w.auditBatches(v, p, model)
+			}
 			if err != nil {
 				return err
 			}

@@ -46,6 +46,10 @@ func (r *writer) write() {
 			r.halt(at, start, next)
 			return
 		}
+		if batch, ok := op.(*core.BatchOpen); ok && got.Refusal == nil && len(got.Ops) > 0 {
+			r.fill(at, batch, next)
+			return
+		}
 		next()
 	})
 }
