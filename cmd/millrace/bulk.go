@@ -35,6 +35,7 @@ func (f *filterFlags) others(to *pflag.FlagSet) {
 	to.StringVar(&f.f.Unique, "unique", "", "unique key that the tasks were created under")
 	to.StringToStringVar(&f.f.Labels, "label", nil, "label NAME=VALUE that the tasks have; may be repeated")
 	to.StringVar(&f.f.Fingerprint, "fingerprint", "", "fingerprint of the last error of the tasks, as queue errors prints it")
+	to.StringVar(&f.f.Batch, "batch", "", "id of the batch that the tasks were added to")
 	momentVar(to, &f.f.From, "from", "tasks created then or later")
 	momentVar(to, &f.f.To, "to", "tasks created before then")
 }

@@ -60,6 +60,8 @@ type taskView struct {
 	Pending      int         `json:"pending,omitempty"`
 	// Dependents is how many blocked tasks wait for this one.
 	Dependents int `json:"dependents,omitempty"`
+	// Of the batch that it was added to.
+	Batch string `json:"batch,omitempty"`
 	// Times of the server's clock. RunAt is when a delayed task becomes ready, StartedAt and
 	// LeaseUntil belong to the last attempt.
 	CreatedAt  time.Time `json:"created_at,omitzero"`
@@ -107,7 +109,7 @@ func viewOf(t *millrace.TaskInfo, whole bool) taskView {
 		Failures: t.Failures, Crashes: t.Crashes, Priority: t.Priority, Tag: t.Tag, Headers: t.Headers, CreatedAt: t.CreatedAt,
 		RunAt: t.RunAt, StartedAt: t.StartedAt, FinishedAt: t.FinishedAt, LeaseUntil: t.LeaseUntil, Worker: t.Worker,
 		Error: t.ErrorMessage, ErrorCode: t.ErrorCode, Labels: t.Labels, ExpiresAt: t.ExpiresAt, Cancel: cancelOf(t.Cancel), Progress: progressViewOf(t.Progress),
-		Fingerprint: t.Fingerprint, Pending: t.Pending, Dependents: t.Dependents,
+		Fingerprint: t.Fingerprint, Pending: t.Pending, Dependents: t.Dependents, Batch: t.Batch,
 	}
 	if v.After = aftersOf(t.After); len(v.After) > 0 {
 		v.OnDepFailure = t.OnDepFailure.String()
@@ -142,6 +144,9 @@ func (v taskView) text(w io.Writer) {
 	}
 	if v.Dependents > 0 {
 		fmt.Fprintf(w, "holds up  %d\n", v.Dependents)
+	}
+	if v.Batch != "" {
+		fmt.Fprintf(w, "batch     %s\n", v.Batch)
 	}
 	if v.Worker != "" {
 		fmt.Fprintf(w, "worker    %s\n", oneLine(v.Worker))
@@ -178,8 +183,8 @@ func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z
 // taskFlags are the flags of task create. Zero values mean the defaults of the queue.
 type taskFlags struct {
 	// at is a time as in RFC 3339, which excludes delay.
-	kind, id, unique, tag, key, at string
-	cost                           int
+	kind, id, unique, tag, key, batch, at string
+	cost                                  int
 	// until and conflict are words about the unique key.
 	until, conflict string
 	// Tasks to wait for, each an id, or ID:terminal; onDepFailure is hold, cancel or run.
@@ -237,6 +242,7 @@ func (a *app) taskCreateCmd() *cobra.Command {
 	flags.StringVar(&f.key, "key", "", "key: the line of the queue that the task waits in, which has its share and limits")
 	flags.IntVar(&f.cost, "cost", 0, "what the task weighs in shares and rates; default 1")
 	flags.StringArrayVar(&f.after, "after", nil, "id of a task that must complete before; ID:terminal: that must only end; may be repeated")
+	flags.StringVar(&f.batch, "batch", "", "id of the open batch that the task is added to")
 	flags.StringVar(&f.onDepFailure, "on-dep-failure", "", "what follows when a task of --after is not completed: hold, cancel or run; default hold")
 	flags.StringToStringVar(&f.headers, "header", nil, "header NAME=VALUE; may be repeated")
 	flags.StringToStringVar(&f.labels, "label", nil, "label NAME=VALUE; may be repeated")
@@ -286,6 +292,9 @@ func (a *app) createTask(ctx context.Context, c *millrace.Client, queue string, 
 	opts = append(opts, more...)
 	if f.tag != "" {
 		opts = append(opts, millrace.Tag(f.tag))
+	}
+	if f.batch != "" {
+		opts = append(opts, millrace.InBatch(f.batch))
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.headers)) {
 		opts = append(opts, millrace.Header(name, f.headers[name]))
@@ -457,7 +466,7 @@ that state, others about in the order of their creation. Without a queue and a s
 			q := millrace.ListQuery{
 				Queue: filter.Queue, State: filter.State, Kind: filter.Kind, Worker: filter.Worker, Unique: filter.Unique,
 				Labels: filter.Labels, From: filter.From, To: filter.To, Newest: newest,
-				Fingerprint: filter.Fingerprint,
+				Fingerprint: filter.Fingerprint, Batch: filter.Batch,
 			}
 			return a.with(c.Context(), func(ctx context.Context, client *millrace.Client) error {
 				return a.listTasks(ctx, client, q, limit)

@@ -351,6 +351,9 @@ func taskOptions(o *strictObject) (opts []millrace.AddOption) {
 		opts = append(opts, millrace.ContentType(name))
 	}
 	opts = append(opts, afterOptions(o)...)
+	if id, ok := o.text("batch"); ok {
+		opts = append(opts, millrace.InBatch(id))
+	}
 	// The errors of nested objects are noted under the name of the field that holds them.
 	for _, h := range o.objects("headers") {
 		opts = append(opts, millrace.Header(h.required("name"), h.required("value")))

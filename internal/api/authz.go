@@ -88,6 +88,13 @@ var methods = map[string]edge.Rule{
 	"/millrace.v1.CronService/Pause":   operates,
 	"/millrace.v1.CronService/Resume":  operates,
 
+	"/millrace.v1.BatchService/Open":   edge.Needs(auth.TaskCreate),
+	"/millrace.v1.BatchService/List":   edge.Needs(auth.TaskRead),
+	"/millrace.v1.BatchService/Get":    edge.Needs(auth.TaskRead),
+	"/millrace.v1.BatchService/Wait":   edge.Needs(auth.TaskRead),
+	"/millrace.v1.BatchService/Seal":   edge.Needs(auth.TaskCreate),
+	"/millrace.v1.BatchService/Cancel": operates,
+
 	"/millrace.v1.ErrorService/List":       edge.Needs(auth.TaskRead),
 	"/millrace.v1.OverviewService/Get":     edge.Needs(auth.TaskRead), // nodes, tokens and keyspaces by their own scopes
 	"/millrace.v1.OverviewService/History": edge.Needs(auth.TaskRead), // of a node: Cluster too

@@ -19,6 +19,7 @@ type Backend interface {
 	QueueBackend
 	BulkBackend
 	CronBackend
+	BatchBackend
 	TaskBackend
 	KeyBackend
 	TenantBackend
@@ -93,6 +94,17 @@ type CronBackend interface {
 	Cron(ctx context.Context, p core.Partition, name string, o core.ReadOptions) (core.Cron, core.At, error)
 	// CronRuns reads the last n runs of a cron before a number, the last one first; 0: there is no bound. NotFound when there is no cron.
 	CronRuns(ctx context.Context, p core.Partition, name string, before uint64, n int, o core.ReadOptions) ([]core.CronRun, core.At, error)
+}
+
+// BatchBackend reads batches, and waits for their ends.
+type BatchBackend interface {
+	// Batches reads the batches of a partition, the last opened first, those with numbers below one (0: there is no bound): at most n, and
+	// about bytes of follow-ups. more says that others follow.
+	Batches(ctx context.Context, p core.Partition, below uint64, n, bytes int, o core.ReadOptions) (list []core.Batch, more bool, at core.At, err error)
+	// Batch reads one batch. NotFound when there is none.
+	Batch(ctx context.Context, p core.Partition, id core.TaskID, o core.ReadOptions) (core.Batch, core.At, error)
+	// WaitBatch returns a batch when it has finished. NotFound when there is none.
+	WaitBatch(ctx context.Context, p core.Partition, id core.TaskID) (core.Batch, core.At, error)
 }
 
 // TaskBackend reads tasks, and gives them to unary callers.
@@ -183,6 +195,7 @@ type parts struct {
 	queues  QueueBackend     // counters and configurations of queues
 	bulk    BulkBackend      // jobs about many tasks
 	crons   CronBackend      // crons and their runs
+	batches BatchBackend     // batches and the waits for their ends
 	tasks   TaskBackend      // reads and claims
 	keys    KeyBackend       // reads and rates
 	search  SearchBackend    // collections and searches
@@ -191,5 +204,5 @@ type parts struct {
 
 // newParts divides a node.
 func newParts(b Backend) parts {
-	return parts{places: b, commits: b, spaces: b, queues: b, bulk: b, crons: b, tasks: b, keys: b, search: b, self: b}
+	return parts{places: b, commits: b, spaces: b, queues: b, bulk: b, crons: b, batches: b, tasks: b, keys: b, search: b, self: b}
 }

@@ -60,8 +60,11 @@ func (bs *BulkService) start(ctx context.Context, path string, in *pb.StartBulkR
 	}
 	if op.HasShare() {
 		field := "patch"
-		if op.ToQueue != "" {
+		switch {
+		case op.ToQueue != "":
 			field = "to_queue"
+		case !op.Tasks.Batch.IsZero():
+			field = "filter.batch"
 		}
 		if fact := bs.s.shared(field); fact != nil {
 			return nil, fact
@@ -157,12 +160,12 @@ func moveOf(op *core.BulkStart, in *pb.StartBulkRequest) core.Fact {
 func (bs *BulkService) filter(in *pb.TaskFilter) (f core.TaskFilter, fact core.Fact) {
 	q, fact := bs.s.Tasks().listQuery(&pb.ListRequest{
 		Queue: in.GetQueue(), State: in.GetState(), Kind: in.GetKind(), Worker: in.GetWorker(), Unique: in.GetUnique(),
-		From: in.GetFrom(), To: in.GetTo(), Fingerprint: in.GetFingerprint(),
+		From: in.GetFrom(), To: in.GetTo(), Fingerprint: in.GetFingerprint(), Batch: in.GetBatch(),
 	})
 	if fact != nil {
 		return f, fact
 	}
-	f = core.TaskFilter{Queue: q.Queue, State: q.State, Kind: q.Kind, Worker: q.Worker, Unique: q.Unique, From: q.From, To: q.To, Fingerprint: q.Fingerprint}
+	f = core.TaskFilter{Queue: q.Queue, State: q.State, Kind: q.Kind, Worker: q.Worker, Unique: q.Unique, From: q.From, To: q.To, Fingerprint: q.Fingerprint, Batch: q.Batch}
 	f.Labels, fact = labels(in.GetLabels())
 	return f, fact
 }
@@ -494,7 +497,7 @@ func showJob(j *core.BulkJob) *pb.BulkJob {
 func showFilter(f *core.TaskFilter) *pb.TaskFilter {
 	out := &pb.TaskFilter{
 		Queue: f.Queue, State: pb.State(f.State), Kind: f.Kind, Worker: f.Worker, Unique: f.Unique, From: TimeOf(f.From), To: TimeOf(f.To),
-		Fingerprint: f.Fingerprint.String(),
+		Fingerprint: f.Fingerprint.String(), Batch: showTaskID(f.Batch),
 	}
 	for _, l := range f.Labels {
 		if out.Labels == nil {

@@ -68,9 +68,9 @@ func (t *Translator) placeOf(op core.Op) int {
 }
 
 // placeOfCreate is the partition of a task that is to be made, or anywhere. torn: its id names another
-// one than its tag or key does.
+// one than its tag, key or batch does.
 func (t *Translator) placeOfCreate(op *core.TaskCreate) int {
-	if op.ID.IsZero() && op.Tag == "" && op.Key == "" && op.Unique.Key == "" {
+	if op.ID.IsZero() && placedBy(op) == "id" {
 		if len(op.After) > 0 {
 			return t.placeOfID(op.After[0].Task)
 		}
@@ -92,6 +92,8 @@ func placedBy(op *core.TaskCreate) string {
 		return "key"
 	case op.Unique.Key != "":
 		return "unique.key"
+	case !op.Batch.IsZero():
+		return "batch"
 	}
 	return "id"
 }
@@ -143,8 +145,8 @@ func (t *Translator) placeCreate(op *core.TaskCreate) (core.Partition, core.Fact
 	case t.bound && place != int(t.part.Index):
 		return t.part, edge.Belongs(placedBy(op), place)
 	}
-	if other, ok := t.awaits(op, place); ok {
-		return t.part, edge.Belongs("after", other)
+	if field, other, ok := t.awaits(op, place); ok {
+		return t.part, edge.Belongs(field, other)
 	}
 	if op.ID.IsZero() {
 		op.ID = t.idAt(place)
@@ -182,7 +184,7 @@ func (t *Translator) place(c *core.Commit, own int) core.Fact {
 	for i, op := range c.Ops[own:] {
 		switch place := t.placeOf(op); {
 		case place == anywhere || place == home:
-			if _, ok := t.awaits(op, home); ok {
+			if _, _, ok := t.awaits(op, home); ok {
 				strays = append(strays, i)
 			}
 		case place != nowhere:

@@ -81,6 +81,12 @@ var queueScopes = map[string]string{
 	"/millrace.v1.CronService/Trigger":          unknown,
 	"/millrace.v1.CronService/Pause":            unknown,
 	"/millrace.v1.CronService/Resume":           unknown,
+	"/millrace.v1.BatchService/Open":            denied,
+	"/millrace.v1.BatchService/List":            tellsNone,
+	"/millrace.v1.BatchService/Get":             unknown,
+	"/millrace.v1.BatchService/Wait":            unknown,
+	"/millrace.v1.BatchService/Seal":            unknown,
+	"/millrace.v1.BatchService/Cancel":          unknown,
 	"/millrace.v1.WorkerService/List":           tellsNone,
 	"/millrace.v1.WorkerService/Quiet":          unknown,
 	"/millrace.v1.CommitService/Commit":         elsewise, // its ops have a test of their own
@@ -109,6 +115,8 @@ func queueScopeNothing(out proto.Message) bool {
 		return out.GetQueueCount() == 0 && len(out.GetQueues()) == 0
 	case *pb.ListBulkResponse:
 		return len(out.GetJobs()) == 0
+	case *pb.ListBatchesResponse:
+		return len(out.GetBatches()) == 0
 	case *pb.ListCronsResponse:
 		return len(out.GetCrons()) == 0
 	case *pb.ListWorkersResponse:

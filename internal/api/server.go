@@ -225,6 +225,7 @@ func (s *Server) services() []service {
 		{&pb.QueueService_ServiceDesc, s.Queues()},
 		{&pb.BulkService_ServiceDesc, s.Bulk()},
 		{&pb.CronService_ServiceDesc, s.Crons()},
+		{&pb.BatchService_ServiceDesc, s.Batches()},
 		{&pb.RefService_ServiceDesc, s.Refs()},
 		{&pb.ServerService_ServiceDesc, s.Info()},
 		{&pb.SearchService_ServiceDesc, s.Searches()},

@@ -68,8 +68,16 @@ func ShowTask(t *core.Task) *pb.Task {
 		Labels: showLabels(t.Labels), ExpiresAt: TimeOf(t.ExpiresAt), Cancel: showCancel(t.Cancel),
 		Progress:    showProgress(t.Progress),
 		Fingerprint: t.Fingerprint.String(),
-		After:       showAfter(t.After), OnDepFailure: showOnDepFailure(t), Pending: t.Pending, Dependents: t.Dependents,
+		After:       showAfter(t.After), OnDepFailure: showOnDepFailure(t), Pending: t.Pending, Dependents: t.Dependents, Batch: showTaskID(t.Batch),
 	}
+}
+
+// showTaskID shows the id of a task or a batch; none is empty.
+func showTaskID(id core.TaskID) string {
+	if id.IsZero() {
+		return ""
+	}
+	return id.String()
 }
 
 // showLabels shows the labels of a task; none are unset.
@@ -175,7 +183,7 @@ func TaskBytes(t *core.Task) int {
 	for _, l := range t.Labels {
 		n += 12 + len(l.Name) + len(l.Value)
 	}
-	n += 48 * len(t.After)
+	n += 48*len(t.After) + 28
 	return n + len(t.Cancel.By) + len(t.Cancel.Reason) + len(t.Progress.Message)
 }
 

@@ -213,6 +213,13 @@ func (ts *TaskService) List(ctx context.Context, in *pb.ListRequest) (*pb.ListRe
 		}
 		return nil, err
 	}
+	if !q.Batch.IsZero() { // its tasks are in its partition
+		p, ok := c.t.partOf(q.Batch)
+		if !ok {
+			return &pb.ListResponse{At: ShowAt(core.At{})}, nil
+		}
+		return ts.s.listTasks(ctx, p, q)
+	}
 	if c.t.several() {
 		return c.listAll(ctx, q)
 	}
@@ -247,6 +254,11 @@ func (ts *TaskService) listQuery(in *pb.ListRequest) (q core.ListQuery, fact cor
 	}
 	if q.Head, fact = headOf(in.GetHead()); fact != nil {
 		return q, fact
+	}
+	if in.GetBatch() != "" {
+		if q.Batch, fact = ReadTaskID("batch", in.GetBatch()); fact != nil {
+			return q, fact
+		}
 	}
 	q.Queue, q.State, q.Desc = in.GetQueue(), core.State(in.GetState()), in.GetDesc()
 	q.Kind, q.Worker, q.Unique = in.GetKind(), in.GetWorker(), in.GetUnique()

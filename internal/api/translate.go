@@ -106,6 +106,11 @@ func (t *Translator) fillCreate(op *core.TaskCreate, in *pb.TaskSpec) (fact core
 			return fact
 		}
 	}
+	if in.GetBatch() != "" {
+		if fact = t.addTo(op, in.GetBatch()); fact != nil {
+			return fact
+		}
+	}
 	if in.GetKey() != "" || in.GetCost() != 0 {
 		if fact = t.sharedFields(op, in); fact != nil {
 			return fact

@@ -54,18 +54,22 @@ func (t *Translator) after(op *core.TaskCreate, in *pb.TaskSpec) core.Fact {
 	return nil
 }
 
-// awaits returns the partition of a task that a new one waits for and that is not in a place; false: there is none.
-func (t *Translator) awaits(op core.Op, place int) (other int, ok bool) {
+// awaits returns the partition of a task that a new one waits for, or of its batch, that is not in a place, and the field that names it;
+// false: there is none.
+func (t *Translator) awaits(op core.Op, place int) (field string, other int, ok bool) {
 	create, isCreate := op.(*core.TaskCreate)
 	if !isCreate {
-		return 0, false
+		return "", 0, false
 	}
 	for _, a := range create.After {
 		if other := int(a.Task.Partition()); other != place {
-			return other, true
+			return "after", other, true
 		}
 	}
-	return 0, false
+	if other := int(create.Batch.Partition()); !create.Batch.IsZero() && other != place {
+		return "batch", other, true
+	}
+	return "", 0, false
 }
 
 // showAfter shows the tasks that one was made to wait for.

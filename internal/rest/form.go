@@ -267,6 +267,8 @@ func taskForms(l *edge.Limits) map[string]Form {
 		"CronConfig.schedule": AnyText.filled().upTo(core.MaxSchedule), "CronConfig.zone": AnyText.upTo(core.MaxZone),
 		"CronConfig.jitter": spans(api.Span{Max: core.MaxCronJitter, Limit: "cron_jitter"}), "TriggerCronRequest.id": taskForm,
 		"PreviewCronRequest.schedule": AnyText.filled().upTo(core.MaxSchedule), "PreviewCronRequest.zone": AnyText.upTo(core.MaxZone), "PreviewCronRequest.count": wholes[int64](0, 100),
+		"OpenBatchRequest.id": taskForm, "OpenBatchRequest.labels": labelForm, "OpenBatchRequest.tag": plainText.filled().upTo(l.TagBytes),
+		"CancelBatchRequest.reason": reasonForm, "CancelBatchRequest.rate": wholes(0, int64(core.MaxBulkRate)), "TaskSpec.batch": taskForm, "TaskFilter.batch": taskForm,
 		"StartBulkRequest.id": taskForm, "StartBulkRequest.priority": wholes(0, l.Priority), "StartBulkRequest.rate": wholes(0, int64(core.MaxBulkRate)),
 		"StartBulkRequest.reason": reasonForm, "RedriveRequest.id": taskForm, "RedriveRequest.rate": wholes(0, int64(core.MaxBulkRate)), "RedriveRequest.reason": reasonForm, "RedriveRequest.kind": queueForm, "RedriveRequest.labels": labelForm,
 		"StartBulkRequest.to_queue": queueForm, "RedriveRequest.to_queue": queueForm,

@@ -19,6 +19,7 @@ var queueScopeOpen = map[string]string{
 	"POST /v1/tasks:endclaim":         `"found":false`,
 	"GET /v1/queues":                  `"queues":[]`,
 	"GET /v1/bulk":                    `"jobs":[]`,
+	"GET /v1/batches":                 `"batches":[]`,
 	"GET /v1/crons":                   `"crons":[]`,
 	"POST /v1/crons:preview":          `"words":"at 00:00 every day"`,
 	"GET /v1/workers":                 `"workers":[]`,

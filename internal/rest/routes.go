@@ -46,7 +46,7 @@ var (
 func routes() []*Route {
 	// The order is that of the document.
 	return slices.Concat(
-		producerRoutes(), workerRoutes(), operatorRoutes(), workerListRoutes(), errorRoutes(), overviewRoutes(), bulkRoutes(), cronRoutes(), dataRoutes(), keyRoutes(), tenantRoutes(), repoRoutes(), refRoutes(), collectionRoutes(), searchRoutes(), clusterRoutes(), eventRoutes(), serverRoutes(), namespaceListRoutes(), sessionRoutes(),
+		producerRoutes(), workerRoutes(), operatorRoutes(), workerListRoutes(), errorRoutes(), overviewRoutes(), bulkRoutes(), cronRoutes(), batchRoutes(), dataRoutes(), keyRoutes(), tenantRoutes(), repoRoutes(), refRoutes(), collectionRoutes(), searchRoutes(), clusterRoutes(), eventRoutes(), serverRoutes(), namespaceListRoutes(), sessionRoutes(),
 	)
 }
 
@@ -86,6 +86,7 @@ func producerRoutes() []*Route {
 				{Name: "from", Type: "time", Doc: "Tasks created then or later."},
 				{Name: "to", Type: "time", Doc: "Tasks created before then."},
 				{Name: "fingerprint", Type: "string", Form: fingerprintForm, Doc: "Fingerprint of the last error of the tasks, as GET /v1/errors shows it."},
+				{Name: "batch", Type: "string", Form: taskForm.filled(), Doc: "Id of the batch that the tasks were added to."},
 				{Name: "head", Type: "integer", Form: wholes[int64](1, api.MaxHead), Doc: "The first bytes of each payload too, 1 to 256, and its size."},
 			}, pageParams...),
 			handle: (*restCall).listTasks,
@@ -99,7 +100,7 @@ func producerRoutes() []*Route {
 		{
 			Method: http.MethodPost, Path: "/v1/tasks:get", Repeat: RepeatRead, Native: tasksService + "BatchGet", Body: "BatchGetRequest", Answer: "BatchGetResponse", Status: statusOK,
 			Doc:    "Read up to 100 tasks, without their payloads and results. Those that are not there are left out.",
-			fields: fieldNames(batchGetRequestFields), handle: (*restCall).batchGet,
+			fields: fieldNames(batchGetRequestFields), handle: (*restCall).getTasks,
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/tasks/{id}/attempts", Native: tasksService + "ListAttempts", Answer: "ListAttemptsResponse", Status: statusOK,

@@ -85,6 +85,8 @@ var allShown = map[string]shown{
 	"StartBulkResponse": shows(writeStartBulkResponse), "BulkJob": shows(writeBulkJob), "TaskFilter": shows(writeTaskFilter),
 	"BulkRefused": shows(writeBulkRefused), "BulkCount": shows(writeBulkCount), "ListBulkResponse": shows(writeListBulkResponse),
 	"ListCronsResponse": shows(writeListCronsResponse), "Cron": shows(writeCron), "CronConfig": shows(writeCronConfig), "TaskTemplate": shows(writeTaskTemplate), "CronRun": shows(writeCronRun), "CronChange": shows(writeCronChange),
+	"OpenBatchResponse": shows(writeOpenBatchResponse), "ListBatchesResponse": shows(writeListBatchesResponse), "Batch": shows(writeBatch), "BatchCounts": shows(writeBatchCounts),
+	"SealBatchResponse": shows(writeSealBatchResponse), "CancelBatchResponse": shows(writeCancelBatchResponse),
 	"PauseCronResponse": shows(writePauseCronResponse), "ResumeCronResponse": shows(writeResumeCronResponse),
 	"PreviewCronResponse": shows(writePreviewCronResponse), "ListCronRunsResponse": shows(writeListCronRunsResponse),
 	"ReportResponse": shows(writeReportResponse), "Progress": shows(writeProgress), "AfterState": shows(writeAfterState), "LogLine": shows(writeLogLine), "LogsResponse": shows(writeLogsResponse),

@@ -44,8 +44,11 @@ func fill(m protoreflect.Message) {
 func sampleValue(f protoreflect.FieldDescriptor) protoreflect.Value {
 	switch f.Kind() {
 	case protoreflect.StringKind:
-		if f.Name() == "fingerprint" {
+		switch f.Name() { // these have forms where they are shown
+		case "fingerprint":
 			return protoreflect.ValueOf("6de323c4180fb94f")
+		case "batch":
+			return protoreflect.ValueOf("01ARZ3NDEKTSV4RRFFQ69G5FAV")
 		}
 		return protoreflect.ValueOf("text")
 	case protoreflect.BytesKind:

@@ -194,6 +194,7 @@ func (c *restCall) listTasks() error {
 	in.Worker, _ = c.query.get("worker")
 	in.Unique, _ = c.query.get("unique")
 	in.Fingerprint, _ = c.query.get("fingerprint")
+	in.Batch, _ = c.query.get("batch")
 	in.Label = c.query.values["label"]
 	if in.From, fact = c.moment("from"); fact != nil {
 		return fact
@@ -211,8 +212,8 @@ func (c *restCall) listTasks() error {
 	})
 }
 
-// batchGet serves POST /v1/tasks:get.
-func (c *restCall) batchGet() error {
+// getTasks serves POST /v1/tasks:get.
+func (c *restCall) getTasks() error {
 	in := new(pb.BatchGetRequest)
 	if err := readBody(c, in, batchGetRequestFields); err != nil {
 		return err

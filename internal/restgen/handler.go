@@ -19,6 +19,7 @@ var byHand = map[string]string{
 	"GET /v1/tasks/{id}/payload":          "the answer is the payload",
 	"GET /v1/tasks/{id}/output":           "the answer is the result",
 	"GET /v1/tasks/{id}/result":           "it waits",
+	"GET /v1/batches/{id}/result":         "it waits",
 	"POST /v1/tasks:get":                  "tasks of a list are short",
 	"POST /v1/tasks:claim":                "what was taken goes back when the caller is gone",
 	"POST /v1/tasks/{id}/complete":        "one item of a batch",
@@ -48,7 +49,7 @@ var byHand = map[string]string{
 var services = map[string]string{
 	"TaskService": "Tasks", "CommitService": "Commits", "KVService": "Keys", "KeyspaceService": "Keyspaces", "QueueService": "Queues",
 	"RefService": "Refs", "SearchService": "Searches", "TenantService": "Tenants", "ClusterService": "Cluster", "ServerService": "Info",
-	"BulkService": "Bulk", "CronService": "Crons", "WorkerService": "Workers", "ErrorService": "Errors", "OverviewService": "Overviews",
+	"BulkService": "Bulk", "CronService": "Crons", "BatchService": "Batches", "WorkerService": "Workers", "ErrorService": "Errors", "OverviewService": "Overviews",
 }
 
 // handlerName is the name of the function that serves a route: of its service, its method, and where a method has several routes of

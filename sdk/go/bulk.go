@@ -57,11 +57,12 @@ type TaskFilter struct {
 	From, To time.Time
 
 	Fingerprint string // of their last error; empty: any
+	Batch       string // id of the batch that they were added to; empty: any, or none
 }
 
 // message makes the filter of a request.
 func (f *TaskFilter) message() (*millracev1.TaskFilter, error) {
-	for name, text := range map[string]string{"queue": f.Queue, "kind": f.Kind, "worker": f.Worker, "unique": f.Unique, "fingerprint": f.Fingerprint} {
+	for name, text := range map[string]string{"queue": f.Queue, "kind": f.Kind, "worker": f.Worker, "unique": f.Unique, "fingerprint": f.Fingerprint, "batch": f.Batch} {
 		if !utf8.ValidString(text) {
 			return nil, badText("filter." + name)
 		}
@@ -73,7 +74,7 @@ func (f *TaskFilter) message() (*millracev1.TaskFilter, error) {
 	}
 	return &millracev1.TaskFilter{
 		Queue: f.Queue, State: millracev1.State(f.State), Kind: f.Kind, Worker: f.Worker, Unique: f.Unique, Labels: maps.Clone(f.Labels),
-		From: momentOf(f.From), To: momentOf(f.To), Fingerprint: f.Fingerprint,
+		From: momentOf(f.From), To: momentOf(f.To), Fingerprint: f.Fingerprint, Batch: f.Batch,
 	}, nil
 }
 
@@ -90,7 +91,7 @@ func taskFilter(f *millracev1.TaskFilter) TaskFilter {
 	return TaskFilter{
 		Queue: f.GetQueue(), State: State(f.GetState()), Kind: f.GetKind(), Worker: f.GetWorker(), Unique: f.GetUnique(),
 		Labels: maps.Clone(f.GetLabels()), From: timeOf(f.GetFrom()), To: timeOf(f.GetTo()),
-		Fingerprint: f.GetFingerprint(),
+		Fingerprint: f.GetFingerprint(), Batch: f.GetBatch(),
 	}
 }
 

@@ -45,6 +45,7 @@ type Client struct {
 	tenants millracev1.TenantServiceClient
 	bulk    millracev1.BulkServiceClient
 	crons   millracev1.CronServiceClient
+	batches millracev1.BatchServiceClient
 	present millracev1.WorkerServiceClient // who takes tasks
 	errors  millracev1.ErrorServiceClient  // groups of errors
 	server  millracev1.ServerServiceClient
@@ -92,6 +93,7 @@ func newClient(o options) (c *Client, err error) {
 	c.queues, c.server = millracev1.NewQueueServiceClient(c.router), millracev1.NewServerServiceClient(c.router)
 	c.search = millracev1.NewSearchServiceClient(c.router)
 	c.bulk, c.crons = millracev1.NewBulkServiceClient(c.router), millracev1.NewCronServiceClient(c.router)
+	c.batches = millracev1.NewBatchServiceClient(c.router)
 	c.spaces, c.tenants = millracev1.NewKeyspaceServiceClient(c.router), millracev1.NewTenantServiceClient(c.router)
 	c.present, c.errors = millracev1.NewWorkerServiceClient(c.router), millracev1.NewErrorServiceClient(c.router)
 	c.calls = session.NewProducers(c.hub)

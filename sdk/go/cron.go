@@ -226,7 +226,7 @@ func (j *JobOf[A, R]) Cron(ctx context.Context, c *Client, name, schedule string
 		return nil, err
 	}
 	var err error
-	if req.Config.Template, err = templateOf(spec); err != nil {
+	if req.Config.Template, err = templateOf("template", spec); err != nil {
 		return nil, err
 	}
 	for field, text := range map[string]string{"name": name, "schedule": schedule, "zone": req.Config.Zone} {
@@ -244,8 +244,8 @@ func (j *JobOf[A, R]) Cron(ctx context.Context, c *Client, name, schedule string
 	return cronOf(resp.GetCron()), nil
 }
 
-// templateOf makes a template of a task. What one task alone can have is refused.
-func templateOf(s *millracev1.TaskSpec) (*millracev1.TaskTemplate, error) {
+// templateOf makes a template of a task, for a field of a request. What one task alone can have is refused.
+func templateOf(in string, s *millracev1.TaskSpec) (*millracev1.TaskTemplate, error) {
 	for _, f := range [...]struct {
 		field string
 		set   bool
@@ -256,9 +256,10 @@ func templateOf(s *millracev1.TaskSpec) (*millracev1.TaskTemplate, error) {
 		{"unique", s.Unique != nil},
 		{"expires_at", s.ExpiresAt != nil},
 		{"after", len(s.After) > 0 || s.OnDepFailure != 0},
+		{"batch", s.Batch != ""},
 	} {
 		if f.set {
-			return nil, errorOf(fault.Invalid("template."+f.field, "must not be set: each run has its own"))
+			return nil, errorOf(fault.Invalid(in+"."+f.field, "must not be set in a template"))
 		}
 	}
 	return &millracev1.TaskTemplate{

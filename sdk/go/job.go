@@ -177,6 +177,7 @@ func checkSpec(spec *millracev1.TaskSpec) error {
 		{"unique.key", spec.Unique.GetKey()},
 		{"tag", spec.Tag},
 		{"key", spec.Key},
+		{"batch", spec.Batch},
 	} {
 		if !utf8.ValidString(f.text) {
 			return badText(f.field)

@@ -121,6 +121,7 @@ type TaskInfo struct {
 	OnDepFailure DepFailure
 	Pending      int
 	Dependents   int
+	Batch        string // id of the batch that it was added to; empty: none
 
 	At Place // where the read stands in the log
 }
@@ -139,7 +140,7 @@ func taskInfo(t *millracev1.Task, at *millracev1.At) *TaskInfo {
 		FinishedAt: timeOf(t.FinishedAt), LeaseUntil: timeOf(t.LeaseUntil), Creator: t.Creator, Worker: t.Worker,
 		Result: t.Result, ResultType: t.ResultType, HasResult: t.HasResult, ErrorCode: t.Error.GetCode(),
 		ErrorMessage: t.Error.GetMessage(), ErrorStack: t.Error.GetStack(), Fingerprint: t.Fingerprint, At: placeOf(at),
-		After: dependencies(t.After), OnDepFailure: DepFailure(max(t.OnDepFailure-millracev1.OnDepFailure_HOLD, 0)), Pending: int(t.Pending), Dependents: int(t.Dependents),
+		After: dependencies(t.After), OnDepFailure: DepFailure(max(t.OnDepFailure-millracev1.OnDepFailure_HOLD, 0)), Pending: int(t.Pending), Dependents: int(t.Dependents), Batch: t.Batch,
 	}
 }
 
@@ -281,6 +282,7 @@ type ListQuery struct {
 	From, To time.Time
 
 	Fingerprint string // of their last error; empty: any
+	Batch       string // id of the batch that they were added to; empty: any, or none
 
 	Head int // first bytes of each payload that are read too, at most 256; 0: none
 }
@@ -307,7 +309,7 @@ func (c *Client) ListPage(ctx context.Context, q ListQuery) (page ListPage, err 
 	req := &millracev1.ListRequest{
 		Queue: q.Queue, State: millracev1.State(q.State), Limit: uint32(max(q.Limit, 0)), Cursor: q.Cursor, Desc: q.Newest,
 		Kind: q.Kind, Worker: q.Worker, Unique: q.Unique, From: momentOf(q.From), To: momentOf(q.To),
-		Fingerprint: q.Fingerprint, Head: uint32(max(q.Head, 0)),
+		Fingerprint: q.Fingerprint, Batch: q.Batch, Head: uint32(max(q.Head, 0)),
 	}
 	for _, name := range slices.Sorted(maps.Keys(q.Labels)) {
 		req.Label = append(req.Label, name+"="+q.Labels[name])

@@ -109,6 +109,14 @@ var probes = []probe{
 	{"CronService/Resume", "admin", func(_, _, _ string) proto.Message { return &millracev1.ResumeCronRequest{Name: "probe"} }},
 	{"CronService/Trigger", "admin", func(_, _, _ string) proto.Message { return &millracev1.TriggerCronRequest{Name: "probe"} }},
 	{"CronService/Delete", "admin", func(_, _, _ string) proto.Message { return &millracev1.DeleteCronRequest{Name: "probe"} }},
+	{"BatchService/Open", "producer worker admin", func(id, queue, _ string) proto.Message {
+		return &millracev1.OpenBatchRequest{Id: id, OnDone: &millracev1.TaskTemplate{Queue: queue}}
+	}},
+	{"BatchService/List", "producer worker admin", func(_, _, _ string) proto.Message { return &millracev1.ListBatchesRequest{} }},
+	{"BatchService/Get", "producer worker admin", func(id, _, _ string) proto.Message { return &millracev1.GetBatchRequest{Id: id} }},
+	{"BatchService/Seal", "producer worker admin", func(id, _, _ string) proto.Message { return &millracev1.SealBatchRequest{Id: id} }},
+	{"BatchService/Wait", "producer worker admin", func(id, _, _ string) proto.Message { return &millracev1.WaitBatchRequest{Id: id} }},
+	{"BatchService/Cancel", "admin", func(id, _, _ string) proto.Message { return &millracev1.CancelBatchRequest{Id: id} }},
 	{"TaskService/Delete", "admin", func(id, _, _ string) proto.Message { return &millracev1.DeleteRequest{Id: id} }},
 	{"CommitService/Commit", "producer worker admin", func(_, _, key string) proto.Message {
 		return &millracev1.CommitRequest{Ops: []*millracev1.Op{put("mine", key, "x")}}

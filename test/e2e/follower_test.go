@@ -168,6 +168,13 @@ func (w *visitor) everyControl(makeTask func()) {
 	w.do("GET", "/v1/bulk", "", "", 200)
 	w.do("POST", "/v1/bulk/{id}:cancel", begun.Job.ID, "", 200)
 	w.do("POST", "/v1/queues/{queue}:redrive", "", `{"dry_run":true}`, 200)
+	batch := begun.Job.ID // an id of the first partition
+	w.do("POST", "/v1/batches", "", `{"id":"`+batch+`"}`, 201)
+	w.do("GET", "/v1/batches", "", "", 200)
+	w.do("GET", "/v1/batches/{id}", batch, "", 200)
+	w.do("POST", "/v1/batches/{id}:seal", batch, "", 200)
+	w.do("GET", "/v1/batches/{id}/result?wait=5s", batch, "", 200)
+	w.do("POST", "/v1/batches/{id}:cancel", batch, "", 409)
 	w.do("POST", "/v1/crons:preview", "", `{"schedule":"@daily"}`, 200)
 	w.do("PUT", "/v1/crons/{cron}", "", `{"schedule":"@yearly","template":{"queue":"q"}}`, 200)
 	w.do("GET", "/v1/crons", "", "", 200)

@@ -191,6 +191,20 @@ func TestThePageOnCronsIsTrue(t *testing.T) {
 	}
 }
 
+// TestThePageOnBatchesIsTrue runs all commands of docs/start/batches.md, and looks for what the page says of them.
+func TestThePageOnBatchesIsTrue(t *testing.T) {
+	t.Parallel()
+	out, _ := runPage(t, "../../docs/start/batches.md")
+	for _, want := range []string{
+		"  open  2 tasks: 2 waiting", "  finished  2 tasks: 0 waiting, 0 running, 2 completed, 0 dead, 0 cancelled  made ", `"state":"sealed","total":1,"waiting":1`,
+		"  finished  1 tasks: 1 waiting", "  finished  1 tasks: 0 waiting, 0 running, 0 completed, 0 dead, 1 cancelled  made ",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("nothing says %q in\n%s", want, out)
+		}
+	}
+}
+
 // TestAWorkerTellsWhenItsServerIsLostAndBack: it waits for as long as that takes, and not in silence; then it goes on.
 func TestAWorkerTellsWhenItsServerIsLostAndBack(t *testing.T) {
 	t.Parallel()

@@ -142,6 +142,7 @@ type TaskFilter struct {
 	From          *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=from,proto3" json:"from,omitempty"`                                                                               // created then or later
 	To            *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=to,proto3" json:"to,omitempty"`                                                                                   // created before
 	Fingerprint   string                 `protobuf:"bytes,9,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`                                                                 // of their last error
+	Batch         string                 `protobuf:"bytes,10,opt,name=batch,proto3" json:"batch,omitempty"`                                                                            // id of the batch that they were added to
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -235,6 +236,13 @@ func (x *TaskFilter) GetTo() *timestamppb.Timestamp {
 func (x *TaskFilter) GetFingerprint() string {
 	if x != nil {
 		return x.Fingerprint
+	}
+	return ""
+}
+
+func (x *TaskFilter) GetBatch() string {
+	if x != nil {
+		return x.Batch
 	}
 	return ""
 }
@@ -1158,7 +1166,7 @@ var File_millrace_v1_bulk_proto protoreflect.FileDescriptor
 
 const file_millrace_v1_bulk_proto_rawDesc = "" +
 	"\n" +
-	"\x16millrace/v1/bulk.proto\x12\vmillrace.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bmillrace/rest/options.proto\x1a\x16millrace/v1/task.proto\"\xce\x03\n" +
+	"\x16millrace/v1/bulk.proto\x12\vmillrace.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bmillrace/rest/options.proto\x1a\x16millrace/v1/task.proto\"\xee\x03\n" +
 	"\n" +
 	"TaskFilter\x12\x1e\n" +
 	"\x05queue\x18\x01 \x01(\tB\bʵ\x1c\x040\x018\x01R\x05queue\x120\n" +
@@ -1169,7 +1177,9 @@ const file_millrace_v1_bulk_proto_rawDesc = "" +
 	"\x06labels\x18\x06 \x03(\v2#.millrace.v1.TaskFilter.LabelsEntryB\x10ʵ\x1c\f8\x01b\x06labelsh\x10R\x06labels\x12.\n" +
 	"\x04from\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12*\n" +
 	"\x02to\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x02to\x12*\n" +
-	"\vfingerprint\x18\t \x01(\tB\bʵ\x1c\x040\x018\x01R\vfingerprint\x1a9\n" +
+	"\vfingerprint\x18\t \x01(\tB\bʵ\x1c\x040\x018\x01R\vfingerprint\x12\x1e\n" +
+	"\x05batch\x18\n" +
+	" \x01(\tB\bʵ\x1c\x040\x018\x01R\x05batch\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"7\n" +

@@ -1002,6 +1002,7 @@ type TaskSpec struct {
 	Cost          uint32                 `protobuf:"varint,23,opt,name=cost,proto3" json:"cost,omitempty"`                                                                              // 1 to 1,000,000: what the task weighs in shares and rates; default 1
 	After         []*After               `protobuf:"bytes,25,rep,name=after,proto3" json:"after,omitempty"`                                                                             // at most 100: the task is blocked until all of them have ended as they must
 	OnDepFailure  OnDepFailure           `protobuf:"varint,35,opt,name=on_dep_failure,json=onDepFailure,proto3,enum=millrace.v1.OnDepFailure" json:"on_dep_failure,omitempty"`          // what follows when one of after is not completed; default hold
+	Batch         string                 `protobuf:"bytes,36,opt,name=batch,proto3" json:"batch,omitempty"`                                                                             // id of the open batch that the task is added to, which must be in the partition of the task
 	// Reserved: refused as not supported until they are built.
 	Webhook       string `protobuf:"bytes,26,opt,name=webhook,proto3" json:"webhook,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1199,6 +1200,13 @@ func (x *TaskSpec) GetOnDepFailure() OnDepFailure {
 	return OnDepFailure_ON_DEP_FAILURE_UNSPECIFIED
 }
 
+func (x *TaskSpec) GetBatch() string {
+	if x != nil {
+		return x.Batch
+	}
+	return ""
+}
+
 func (x *TaskSpec) GetWebhook() string {
 	if x != nil {
 		return x.Webhook
@@ -1317,6 +1325,7 @@ type Task struct {
 	OnDepFailure  OnDepFailure           `protobuf:"varint,51,opt,name=on_dep_failure,json=onDepFailure,proto3,enum=millrace.v1.OnDepFailure" json:"on_dep_failure,omitempty"`
 	Pending       uint32                 `protobuf:"varint,52,opt,name=pending,proto3" json:"pending,omitempty"`       // how many of after a blocked task waits for
 	Dependents    uint32                 `protobuf:"varint,53,opt,name=dependents,proto3" json:"dependents,omitempty"` // how many blocked tasks wait for this one
+	Batch         string                 `protobuf:"bytes,54,opt,name=batch,proto3" json:"batch,omitempty"`            // id of the batch that it was added to
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1678,6 +1687,13 @@ func (x *Task) GetDependents() uint32 {
 		return x.Dependents
 	}
 	return 0
+}
+
+func (x *Task) GetBatch() string {
+	if x != nil {
+		return x.Batch
+	}
+	return ""
 }
 
 // Progress is how far the worker of a task says that it is.
@@ -3205,6 +3221,7 @@ type ListRequest struct {
 	To            *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=to,proto3" json:"to,omitempty"`                   // created before
 	Fingerprint   string                 `protobuf:"bytes,12,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"` // of their last error
 	Head          uint32                 `protobuf:"varint,13,opt,name=head,proto3" json:"head,omitempty"`              // only the first bytes of each payload, 1 to 256; 0: none
+	Batch         string                 `protobuf:"bytes,14,opt,name=batch,proto3" json:"batch,omitempty"`             // id of the batch that they were added to, which is in one partition
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3328,6 +3345,13 @@ func (x *ListRequest) GetHead() uint32 {
 		return x.Head
 	}
 	return 0
+}
+
+func (x *ListRequest) GetBatch() string {
+	if x != nil {
+		return x.Batch
+	}
+	return ""
 }
 
 type ListResponse struct {
@@ -10600,7 +10624,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12%\n" +
 	"\x02on\x18\x02 \x01(\x0e2\x15.millrace.v1.After.OnR\x02on\x120\n" +
 	"\x05state\x18\x03 \x01(\x0e2\x12.millrace.v1.StateB\x06ʵ\x1c\x028\x01R\x05state\x12\x1c\n" +
-	"\x05waits\x18\x04 \x01(\bB\x06ʵ\x1c\x028\x01R\x05waits\"\xd1\b\n" +
+	"\x05waits\x18\x04 \x01(\bB\x06ʵ\x1c\x028\x01R\x05waits\"\xef\b\n" +
 	"\bTaskSpec\x12\x16\n" +
 	"\x02id\x18\x01 \x01(\tB\x06ʵ\x1c\x020\x01R\x02id\x12\x1c\n" +
 	"\x05queue\x18\x02 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x05queue\x12\x1a\n" +
@@ -10628,7 +10652,8 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x03key\x18\x15 \x01(\tB\x06ʵ\x1c\x020\x01R\x03key\x12\x12\n" +
 	"\x04cost\x18\x17 \x01(\rR\x04cost\x127\n" +
 	"\x05after\x18\x19 \x03(\v2\x12.millrace.v1.AfterB\rʵ\x1c\tb\x05afterhdR\x05after\x12?\n" +
-	"\x0eon_dep_failure\x18# \x01(\x0e2\x19.millrace.v1.OnDepFailureR\fonDepFailure\x12 \n" +
+	"\x0eon_dep_failure\x18# \x01(\x0e2\x19.millrace.v1.OnDepFailureR\fonDepFailure\x12\x1c\n" +
+	"\x05batch\x18$ \x01(\tB\x06ʵ\x1c\x020\x01R\x05batch\x12 \n" +
 	"\awebhook\x18\x1a \x01(\tB\x06ʵ\x1c\x02 \x01R\awebhook\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -10637,7 +10662,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\tTaskError\x12\x1c\n" +
 	"\x04code\x18\x01 \x01(\tB\bʵ\x1c\x04\b\x058\x01R\x04code\x12\"\n" +
 	"\amessage\x18\x02 \x01(\tB\bʵ\x1c\x04\b\x058\x01R\amessage\x12\x1e\n" +
-	"\x05stack\x18\x03 \x01(\tB\bʵ\x1c\x04\b\x058\x01R\x05stack\"\xe5\x0f\n" +
+	"\x05stack\x18\x03 \x01(\tB\bʵ\x1c\x04\b\x058\x01R\x05stack\"\x83\x10\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x12\n" +
@@ -10699,7 +10724,8 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\apending\x184 \x01(\rB\x06ʵ\x1c\x028\x01R\apending\x12&\n" +
 	"\n" +
 	"dependents\x185 \x01(\rB\x06ʵ\x1c\x028\x01R\n" +
-	"dependents\x1a9\n" +
+	"dependents\x12\x1c\n" +
+	"\x05batch\x186 \x01(\tB\x06ʵ\x1c\x028\x01R\x05batch\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x0f\n" +
@@ -10839,7 +10865,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x14ListAttemptsResponse\x120\n" +
 	"\battempts\x18\x01 \x03(\v2\x14.millrace.v1.AttemptR\battempts\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\x127\n" +
-	"\x05older\x18\x03 \x03(\v2\x19.millrace.v1.OutcomeCountB\x06ʵ\x1c\x028\x01R\x05older\"\xfb\x02\n" +
+	"\x05older\x18\x03 \x03(\v2\x19.millrace.v1.OutcomeCountB\x06ʵ\x1c\x028\x01R\x05older\"\x91\x03\n" +
 	"\vListRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12(\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x12.millrace.v1.StateR\x05state\x12\x14\n" +
@@ -10854,7 +10880,8 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12*\n" +
 	"\x02to\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x02to\x12 \n" +
 	"\vfingerprint\x18\f \x01(\tR\vfingerprint\x12\x12\n" +
-	"\x04head\x18\r \x01(\rR\x04head\"\xcc\x01\n" +
+	"\x04head\x18\r \x01(\rR\x04head\x12\x14\n" +
+	"\x05batch\x18\x0e \x01(\tR\x05batch\"\xcc\x01\n" +
 	"\fListResponse\x12'\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x11.millrace.v1.TaskR\x05tasks\x12\x1e\n" +
 	"\x06cursor\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x06cursor\x12\x1f\n" +
@@ -11511,7 +11538,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x04HOLD\x10\x01\x12\n" +
 	"\n" +
 	"\x06CANCEL\x10\x02\x12\a\n" +
-	"\x03RUN\x10\x032\xe4<\n" +
+	"\x03RUN\x10\x032\xa4=\n" +
 	"\vTaskService\x12\xcc\x03\n" +
 	"\x06Create\x12\x1a.millrace.v1.CreateRequest\x1a\x1b.millrace.v1.CreateResponse\"\x88\x03ʵ\x1c\x83\x03\x1a\t/v1/tasks*\xb9\x01Make one task. It can be repeated safely with an id, a unique key or an Idempotency-Key: a repetition is answered with 200 and the first task. Without one of them it makes another task.2\x04taskJ\aCreatedZ\x98\x01\x12\x0fIdempotency-Key\"\x06string:}1 to 256 bytes, good for 24 hours in the queue: the same key with another payload is refused. Mutually exclusive with unique.`\x01j\x04\xc9\x01\xc8\x01r\bLocation\x12\xab\x01\n" +
 	"\vBatchCreate\x12\x1f.millrace.v1.BatchCreateRequest\x1a .millrace.v1.BatchCreateResponse\"Yʵ\x1cU\x1a\x0f/v1/tasks:batch*=Make up to 512 tasks, each by itself, or all or none of them.2\x01*`\x02\x12\xb2\a\n" +
@@ -11535,9 +11562,9 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\aEffects\x12\x1b.millrace.v1.EffectsRequest\x1a\x1c.millrace.v1.EffectsResponse\"\x8e\x01ʵ\x1c\x89\x01\n" +
 	"\x16/v1/tasks/{id}/effects*oRead what the completion of a task did besides ending it, in the same log entry, and whether that still stands.\x12\xa4\x01\n" +
 	"\x03Why\x12\x17.millrace.v1.WhyRequest\x1a\x18.millrace.v1.WhyResponse\"jʵ\x1cf\n" +
-	"\x12/v1/tasks/{id}/why*PSay why a task is where it is: what it waits for, who holds it, or how it ended.\x12\x9b\t\n" +
-	"\x04List\x12\x18.millrace.v1.ListRequest\x1a\x19.millrace.v1.ListResponse\"\xdd\bʵ\x1c\xd8\b\n" +
-	"\t/v1/tasks*\xdb\x02List tasks, without their payloads and results: of a queue in a state in the order of that state, else about in the order of their creation; partition after partition, but ended tasks of a queue with the last ones first in one order over all. One request looks at 10,000 tasks at most: a page may be short, and even empty, and still have a cursor.R4\x12\x05queue\"\x06string:#Name of the queue; default: of any.Rd\x12\x05state\"8blocked|scheduled|ready|running|completed|dead|cancelled:!State of the tasks; default: any.R8\x12\x05order\x1a\x04desc\"\basc|desc:\x1fdesc begins with the last ones.R\"\x12\x04kind\"\x06string:\x12Kind of the tasks.RV\x12\x05label\"\x06string0\x01:CNAME=VALUE of a label; given several times, tasks have all of them.R@\x12\x06worker\"\x06string:.Worker that runs the tasks, or completed them.RC\x12\x06unique\"\x06string:1The unique key that the tasks were created under.R*\x12\x04from\"\x04time:\x1cTasks created then or later.R&\x12\x02to\"\x04time:\x1aTasks created before then.R^\x12\vfingerprint\"\x06string:GFingerprint of the last error of the tasks, as GET /v1/errors shows it.RM\x12\x04head\"\ainteger:<The first bytes of each payload too, 1 to 256, and its size.R\a\n" +
+	"\x12/v1/tasks/{id}/why*PSay why a task is where it is: what it waits for, who holds it, or how it ended.\x12\xdb\t\n" +
+	"\x04List\x12\x18.millrace.v1.ListRequest\x1a\x19.millrace.v1.ListResponse\"\x9d\tʵ\x1c\x98\t\n" +
+	"\t/v1/tasks*\xdb\x02List tasks, without their payloads and results: of a queue in a state in the order of that state, else about in the order of their creation; partition after partition, but ended tasks of a queue with the last ones first in one order over all. One request looks at 10,000 tasks at most: a page may be short, and even empty, and still have a cursor.R4\x12\x05queue\"\x06string:#Name of the queue; default: of any.Rd\x12\x05state\"8blocked|scheduled|ready|running|completed|dead|cancelled:!State of the tasks; default: any.R8\x12\x05order\x1a\x04desc\"\basc|desc:\x1fdesc begins with the last ones.R\"\x12\x04kind\"\x06string:\x12Kind of the tasks.RV\x12\x05label\"\x06string0\x01:CNAME=VALUE of a label; given several times, tasks have all of them.R@\x12\x06worker\"\x06string:.Worker that runs the tasks, or completed them.RC\x12\x06unique\"\x06string:1The unique key that the tasks were created under.R*\x12\x04from\"\x04time:\x1cTasks created then or later.R&\x12\x02to\"\x04time:\x1aTasks created before then.R^\x12\vfingerprint\"\x06string:GFingerprint of the last error of the tasks, as GET /v1/errors shows it.R>\x12\x05batch\"\x06string:-Id of the batch that the tasks were added to.RM\x12\x04head\"\ainteger:<The first bytes of each payload too, 1 to 256, and its size.R\a\n" +
 	"\x05limitR\b\n" +
 	"\x06cursor\x12\xf7\x01\n" +
 	"\x05Claim\x12\x19.millrace.v1.ClaimRequest\x1a\x1a.millrace.v1.ClaimResponse\"\xb6\x01ʵ\x1c\xb1\x01\x1a\x0f/v1/tasks:claim*\x8f\x01Take ready tasks, waiting for one. No content: none was ready in time. Each has a lease and a token, which its settle and its heartbeats carry.2\x01*`\x06j\x04\xc8\x01\xcc\x01\x80\x01\x01\x12\xb7\x03\n" +

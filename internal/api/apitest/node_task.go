@@ -182,6 +182,37 @@ func (n *Node) CronRuns(_ context.Context, p core.Partition, _ string, _ uint64,
 	return []core.CronRun{{Number: 1, Slot: 1, Outcome: core.CronOverlaps}}, core.At{}, nil
 }
 
+// batch is the batch of every id: its follow-up is of the queue mail.
+func (n *Node) batch(id core.TaskID) core.Batch {
+	return core.Batch{
+		BatchOpen: core.BatchOpen{ID: id, OnDone: &core.TaskCreate{Queue: "mail"}}, Number: 1, State: core.BatchFinished, Opened: 1, Sealed: 1, Finished: 1,
+	}
+}
+
+// Batches shows one batch in the first partition.
+func (n *Node) Batches(_ context.Context, p core.Partition, below uint64, _, _ int, _ core.ReadOptions) ([]core.Batch, bool, core.At, error) {
+	n.step()
+	n.reach(p)
+	if p.Index != 0 || below == 1 {
+		return nil, false, core.At{}, nil
+	}
+	return []core.Batch{n.batch(core.NewTaskID(1, 0, [9]byte{1}))}, false, core.At{}, nil
+}
+
+// Batch shows a batch of any id.
+func (n *Node) Batch(_ context.Context, p core.Partition, id core.TaskID, _ core.ReadOptions) (core.Batch, core.At, error) {
+	n.step()
+	n.reach(p)
+	return n.batch(id), core.At{}, nil
+}
+
+// WaitBatch shows a batch of any id, which has finished.
+func (n *Node) WaitBatch(_ context.Context, p core.Partition, id core.TaskID) (core.Batch, core.At, error) {
+	n.step()
+	n.reach(p)
+	return n.batch(id), core.At{}, nil
+}
+
 // Bulks shows the jobs that were begun, and one of ID(1): they run and have done nothing.
 func (n *Node) Bulks(_ context.Context, p core.Partition, _ core.ReadOptions) ([]core.BulkJob, core.At, error) {
 	n.step()

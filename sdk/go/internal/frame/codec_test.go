@@ -72,6 +72,8 @@ func wireSpec(r *rand.Rand) *millracev1.TaskSpec {
 		s.ContentType = "ä"
 	case 10:
 		s.OnDepFailure = millracev1.OnDepFailure_RUN
+	case 11:
+		s.Batch = "b"
 	case 9:
 		s.Lease = &durationpb.Duration{Seconds: -1, Nanos: -5}
 	}

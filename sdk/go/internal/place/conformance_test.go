@@ -56,9 +56,13 @@ func TestPlacementIsAsTheVectorsSay(t *testing.T) {
 			ID            string
 			Of, Partition int
 		}
+		TasksOfBatches []struct {
+			Tag, Batch, ID string
+			Of, Partition  int
+		} `json:"tasks_of_batches"`
 	}
 	vectors(t, "placement.json", &file)
-	if len(file.Keys) == 0 || len(file.Tasks) == 0 {
+	if len(file.Keys) == 0 || len(file.Tasks) == 0 || len(file.TasksOfBatches) == 0 {
 		t.Fatal("the file has no vectors")
 	}
 	for _, v := range file.Keys {
@@ -79,6 +83,11 @@ func TestPlacementIsAsTheVectorsSay(t *testing.T) {
 			spec.Unique = &pb.Unique{Key: v.Unique}
 		}
 		if got, err := Task(spec, v.Of, -1); err != nil || got != v.Partition {
+			t.Errorf("task %+v is placed in partition %d, %v", v, got, err)
+		}
+	}
+	for _, v := range file.TasksOfBatches {
+		if got, err := Task(&pb.TaskSpec{Tag: v.Tag, Batch: v.Batch, Id: v.ID}, v.Of, -1); err != nil || got != v.Partition {
 			t.Errorf("task %+v is placed in partition %d, %v", v, got, err)
 		}
 	}

@@ -42,7 +42,7 @@ func Key[T string | []byte](key T, partitions int) int {
 	return Text(text, partitions)
 }
 
-// Task returns the partition of a task: by its tag, else its key, else its unique key, else its id. It gives the task an id there
+// Task returns the partition of a task: by its tag, else its key, else its unique key, else its batch, else its id. It gives the task an id
 // when it has none, and fills in the partition bits of one that leaves them open. What says no place goes to home, or
 // below 0 to a random one.
 func Task(spec *millracev1.TaskSpec, partitions, home int) (place int, err *fault.Fault) {
@@ -62,10 +62,12 @@ func Task(spec *millracev1.TaskSpec, partitions, home int) (place int, err *faul
 	}
 	if text != "" {
 		home = Text(text, partitions)
+	} else if spec.Batch != "" {
+		by, home = "batch", max(Of(spec.Batch, partitions), 0) // the server refuses one that names none
 	}
 	// Without an id the task gets one that names the place twice, in its partition bits and in its random ones.
 	if spec.Id == "" {
-		if after := firstAfter(spec); after != "" && text == "" {
+		if after := firstAfter(spec); after != "" && text == "" && spec.Batch == "" {
 			home = Of(after, partitions) // those that a task waits for are of its partition
 		}
 		if home < 0 {
@@ -79,7 +81,7 @@ func Task(spec *millracev1.TaskSpec, partitions, home int) (place int, err *faul
 		return max(home, 0), nil // the server says what is wrong
 	}
 	// The random bits of an id place a task that nothing else does, so that an id that was made anywhere has one place.
-	if text == "" {
+	if text == "" && spec.Batch == "" {
 		by, home = "id", id.Home(partitions)
 	}
 	// Partition 0 in an id means that it is open. An id that was placed in partition 0 has the bits 0 too, and stays as it is.
@@ -142,6 +144,8 @@ func Create(spec *millracev1.TaskSpec, partitions int) int {
 		return Text(spec.GetKey(), partitions)
 	case spec.GetUnique().GetKey() != "":
 		return Text(spec.GetUnique().GetKey(), partitions)
+	case spec.GetBatch() != "":
+		return Of(spec.GetBatch(), partitions)
 	}
 	if id, ok := Parse(spec.GetId()); ok {
 		return id.Home(partitions)

@@ -28,6 +28,7 @@ var special = map[string]method{
 	pb.KVService_DeleteRange_FullMethodName: of((*Conn).deleteKeys),
 	pb.RefService_GetRef_FullMethodName:     of((*Conn).getRef),
 	pb.TaskService_Claim_FullMethodName:     of((*Conn).claim),
+	pb.BatchService_Wait_FullMethodName:     of((*Conn).waitBatch),
 }
 
 // of makes a method of one that names the types of its messages.
@@ -87,6 +88,35 @@ func (r *Conn) wait(ctx context.Context, in *pb.WaitRequest, out *pb.WaitRespons
 		}
 		out.Task, out.At = full.GetTask(), at
 		return err
+	}
+}
+
+// waitBatch asks for the end of a batch again and again, each time waiting there.
+func (r *Conn) waitBatch(ctx context.Context, in *pb.WaitBatchRequest, out *pb.WaitBatchResponse) error {
+	c, err := prepare(pb.BatchService_Wait_FullMethodName, in, room)
+	if err != nil {
+		return err
+	}
+	poll := newRESTPoll()
+	for try := 0; ; {
+		b := new(pb.Batch)
+		began := time.Now()
+		c.q.query, c.q.wait = url.Values{"wait": {poll.wait.String()}}, poll.wait
+		a, err := r.call(ctx, c.q, b)
+		took := time.Since(began)
+		done := b.GetState() == pb.Batch_FINISHED
+		switch {
+		case err != nil && poll.missed(err, took), err == nil && !done && took >= pollLeast:
+			continue
+		case err != nil:
+			return err
+		case !done: // answered by something that does not wait
+			retry.Sleep(ctx, max(retry.Backoff(try), retry.Base))
+			try++
+			continue
+		}
+		out.Batch, out.At = b, a.at()
+		return nil
 	}
 }
 

@@ -196,6 +196,8 @@ export interface TaskSpec {
   after: After[];
   /** what follows when one of after is not completed; default hold */
   onDepFailure: OnDepFailure;
+  /** id of the open batch that the task is added to, which must be in the partition of the task */
+  batch: string;
   /** Reserved: refused as not supported until they are built. */
   webhook: string;
 }
@@ -291,6 +293,8 @@ export interface Task {
   pending: number;
   /** how many blocked tasks wait for this one */
   dependents: number;
+  /** id of the batch that it was added to */
+  batch: string;
 }
 
 export interface TaskLabelsEntry {
@@ -575,6 +579,8 @@ export interface ListRequest {
   fingerprint: string;
   /** only the first bytes of each payload, 1 to 256; 0: none */
   head: number;
+  /** id of the batch that they were added to, which is in one partition */
+  batch: string;
 }
 
 export interface ListResponse {
@@ -2123,6 +2129,7 @@ function createBaseTaskSpec(): TaskSpec {
     cost: 0,
     after: [],
     onDepFailure: 0,
+    batch: "",
     webhook: "",
   };
 }
@@ -2197,6 +2204,9 @@ export const TaskSpec: MessageFns<TaskSpec> = {
     }
     if (message.onDepFailure !== 0) {
       writer.uint32(280).int32(message.onDepFailure);
+    }
+    if (message.batch !== "") {
+      writer.uint32(290).string(message.batch);
     }
     if (message.webhook !== "") {
       writer.uint32(210).string(message.webhook);
@@ -2404,6 +2414,14 @@ export const TaskSpec: MessageFns<TaskSpec> = {
             message.onDepFailure = reader.int32() as any;
             continue;
           }
+          case 36: {
+            if (tag !== 290) {
+              break;
+            }
+
+            message.batch = reader.string();
+            continue;
+          }
           case 26: {
             if (tag !== 210) {
               break;
@@ -2472,6 +2490,7 @@ export const TaskSpec: MessageFns<TaskSpec> = {
     message.cost = object.cost ?? 0;
     message.after = object.after?.map((e) => After.fromPartial(e)) || [];
     message.onDepFailure = object.onDepFailure ?? 0;
+    message.batch = object.batch ?? "";
     message.webhook = object.webhook ?? "";
     return message;
   },
@@ -2672,6 +2691,7 @@ function createBaseTask(): Task {
     onDepFailure: 0,
     pending: 0,
     dependents: 0,
+    batch: "",
   };
 }
 
@@ -2823,6 +2843,9 @@ export const Task: MessageFns<Task> = {
     }
     if (message.dependents !== 0) {
       writer.uint32(424).uint32(message.dependents);
+    }
+    if (message.batch !== "") {
+      writer.uint32(434).string(message.batch);
     }
     return writer;
   },
@@ -3219,6 +3242,14 @@ export const Task: MessageFns<Task> = {
             message.dependents = reader.uint32();
             continue;
           }
+          case 54: {
+            if (tag !== 434) {
+              break;
+            }
+
+            message.batch = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -3319,6 +3350,7 @@ export const Task: MessageFns<Task> = {
     message.onDepFailure = object.onDepFailure ?? 0;
     message.pending = object.pending ?? 0;
     message.dependents = object.dependents ?? 0;
+    message.batch = object.batch ?? "";
     return message;
   },
 };
@@ -5668,6 +5700,7 @@ function createBaseListRequest(): ListRequest {
     to: undefined,
     fingerprint: "",
     head: 0,
+    batch: "",
   };
 }
 
@@ -5711,6 +5744,9 @@ export const ListRequest: MessageFns<ListRequest> = {
     }
     if (message.head !== 0) {
       writer.uint32(104).uint32(message.head);
+    }
+    if (message.batch !== "") {
+      writer.uint32(114).string(message.batch);
     }
     return writer;
   },
@@ -5832,6 +5868,14 @@ export const ListRequest: MessageFns<ListRequest> = {
             message.head = reader.uint32();
             continue;
           }
+          case 14: {
+            if (tag !== 114) {
+              break;
+            }
+
+            message.batch = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -5862,6 +5906,7 @@ export const ListRequest: MessageFns<ListRequest> = {
     message.to = (object.to !== undefined && object.to !== null) ? Timestamp.fromPartial(object.to) : undefined;
     message.fingerprint = object.fingerprint ?? "";
     message.head = object.head ?? 0;
+    message.batch = object.batch ?? "";
     return message;
   },
 };
