@@ -59,6 +59,7 @@ type part struct {
 	bulks    map[core.TaskID]*bulk
 	crons    map[string]*cron
 	batches  map[core.TaskID]*batch
+	limiters map[string]limiter
 	closing  closing
 }
 
@@ -113,7 +114,7 @@ func (m *Model) part(p core.Partition) *part {
 		m.parts[p] = &part{
 			tasks: map[core.TaskID]*task{}, timed: map[core.TaskID]bool{}, unswept: map[core.TaskID]bool{}, queues: map[string]*queue{},
 			unique: map[uniqueName]uniqueKey{}, replaced: map[core.TaskID]replaced{}, spaces: map[string]map[string]pair{},
-			rules: map[string]spaceOf{}, requests: map[core.RequestID]request{}, sessions: map[core.SessionID][]session{}, search: newSearches(), repos: repos{}, bulks: map[core.TaskID]*bulk{}, crons: map[string]*cron{}, batches: map[core.TaskID]*batch{},
+			rules: map[string]spaceOf{}, requests: map[core.RequestID]request{}, sessions: map[core.SessionID][]session{}, search: newSearches(), repos: repos{}, bulks: map[core.TaskID]*bulk{}, crons: map[string]*cron{}, batches: map[core.TaskID]*batch{}, limiters: map[string]limiter{},
 		}
 	}
 	return m.parts[p]

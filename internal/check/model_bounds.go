@@ -31,6 +31,10 @@ func misfits(op core.Op) []misfit {
 		if op.Rate > core.MaxBulkRate {
 			return []misfit{{"rate", "bulk_rate"}}
 		}
+	case *core.LimiterSet:
+		return misfitsOfLimiter(op.Name, &op.Config)
+	case *core.LimiterDelete:
+		return misfitsOfLimiter(op.Name, &core.LimiterConfig{})
 	case *core.QueueDelete:
 		return misfitsOfName("queue", op.Queue)
 	case *core.QueueSet:

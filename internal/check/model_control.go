@@ -81,6 +81,14 @@ func (m *Model) control(p *part, c *core.Commit, op core.Op, a answer) error {
 		if f, ok := a.fact.(core.Exhausted); ok {
 			return m.redriveFull(p, t, f)
 		}
+		if names := t.create.Limiters; p.limitersRefuse(t.create.Queue, names, a.fact) {
+			if !m.keep(p, t, canRedrive) {
+				return fmt.Errorf("redrive of task %s was refused with %w; it may be %+v", t.id, a.fact, t.may)
+			}
+			return nil
+		} else if err := p.limitersFit(t.create.Queue, names); err != nil && a.fact == nil {
+			return fmt.Errorf("task %s was redriven: %w", t.id, err)
+		}
 		steps = func(s standing) []step { return m.redrive(p, t, s, a) }
 	case *core.TaskForceRelease:
 		steps = func(s standing) []step { return m.forceRelease(p, t, s, op) }
@@ -180,14 +188,18 @@ func (s standing) redriven() standing {
 	return s.ready()
 }
 
+// canRedrive reports whether a task ended so that it may be made ready.
+func canRedrive(s *standing) bool {
+	return !s.gone && (s.state == core.Dead || s.state == core.Cancelled)
+}
+
 // redriveFull judges that a queue has no room for a task that is to be made ready.
 func (m *Model) redriveFull(p *part, t *task, f core.Exhausted) error {
-	ended := func(s *standing) bool { return !s.gone && (s.state == core.Dead || s.state == core.Cancelled) }
 	byTenant := m.tenantFullOfTasks(p, 1, 0, f)
 	if err := p.noRoom(t.create.Queue, 0, f); err != nil && !byTenant {
 		return err
 	}
-	if !byTenant && f.Limit != "max_tasks" || !m.keep(p, t, ended) {
+	if !byTenant && f.Limit != "max_tasks" || !m.keep(p, t, canRedrive) {
 		return fmt.Errorf("redrive of task %s was refused with %w; it may be %+v", t.id, f, t.may)
 	}
 	return nil

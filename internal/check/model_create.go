@@ -135,6 +135,9 @@ func (m *Model) create(p *part, c *core.Commit, op *core.TaskCreate, a answer) e
 	if err := p.allowed(op); err != nil {
 		return err
 	}
+	if err := p.limitersFit(op.Queue, op.Limiters); err != nil {
+		return fmt.Errorf("task %s was made: %w", op.ID, err)
+	}
 	if err := m.roomInTenant(p, 1, int64(len(op.Payload))); err != nil {
 		return fmt.Errorf("task %s: %w", op.ID, err)
 	}
@@ -256,7 +259,7 @@ func (m *Model) createTaken(held uniqueKey, op *core.TaskCreate, a answer) error
 }
 
 func (m *Model) createRefused(p *part, op *core.TaskCreate, fact core.Fact) error {
-	if m.notInBatch(p, op, fact) {
+	if m.notInBatch(p, op, fact) || p.limitersRefuse(op.Queue, op.Limiters, fact) {
 		return nil
 	}
 	switch f := fact.(type) {
@@ -271,7 +274,7 @@ func (m *Model) createRefused(p *part, op *core.TaskCreate, fact core.Fact) erro
 		if f.Limit == "queues" && m.mayLack(p, op.Queue) && int64(len(p.queues)) >= f.Max {
 			return nil
 		}
-		if p.noRoom(op.Queue, int64(len(op.Payload)), f) == nil || f.Limit == "keys" && op.Key != "" && p.keysOver(f.Max) {
+		if p.noRoom(op.Queue, int64(len(op.Payload)), f) == nil || f.Limit == "keys" && laneOf(op) != "" && p.keysOver(f.Max) {
 			return nil
 		}
 		if m.tenantFullOfTasks(p, 1, int64(len(op.Payload)), f) {

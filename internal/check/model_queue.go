@@ -26,6 +26,9 @@ func (m *Model) queueSet(p *part, op *core.QueueSet, a answer) error {
 	if judged, err := p.setLetters(op, a); judged {
 		return err
 	}
+	if judged, err := p.setLimited(op, a); judged {
+		return err
+	}
 	changed := op.Config
 	changed.Version = now.Version
 	if changed != now || !there {

@@ -166,8 +166,11 @@ func (m *Model) partitionRemove(p *part, op *core.PartitionRemove, a answer) err
 	if was.step == core.PartitionClear {
 		return nil
 	}
-	m.change(func() { p.closing = was })
-	p.closing = closing{op.ID, op.Step}
+	limiters := p.limiters
+	m.change(func() { p.closing, p.limiters = was, limiters })
+	if p.closing = (closing{op.ID, op.Step}); op.Step == core.PartitionClear {
+		p.limiters = map[string]limiter{}
+	}
 	return nil
 }
 

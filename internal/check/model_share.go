@@ -11,13 +11,21 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// place is where a task stands in its queue: among those of its key and priority the oldest goes first.
+// place is where a task stands in its queue: among those of its lane and priority the oldest goes first.
 type place struct {
-	key      string
+	lane     string
 	priority uint8
 }
 
-func placeOf(t *task) place { return place{t.create.Key, t.create.Priority} }
+func placeOf(t *task) place { return place{laneOf(&t.create), t.create.Priority} }
+
+// laneOf names the lane of a task: that of its key, or for one without a key that of the limiters that it names.
+func laneOf(op *core.TaskCreate) string {
+	if op.Key != "" || len(op.Limiters) == 0 {
+		return op.Key
+	}
+	return "\x00" + strings.Join(op.Limiters, "\x00")
+}
 
 // keyShare is what the model knows of one key of a queue.
 type keyShare struct {
@@ -97,7 +105,7 @@ func (p *part) runners(name, key, worker string) (sure, may runners) {
 	var sureWorkers, mayWorkers []string
 	note := func(r *runners, workers *[]string, t *task, by string) {
 		r.all++
-		if t.create.Key == key {
+		if laneOf(&t.create) == key {
 			r.ofKey++
 		}
 		if by == worker {
@@ -134,10 +142,13 @@ func (m *Model) begins(p *part, t *task, worker string) error {
 	was := t.worker
 	m.change(func() { t.worker = was })
 	defer func() { t.worker = worker }()
+	if err := m.beginsUnder(p, t); err != nil {
+		return err
+	}
 	if !q.isShared() {
 		return nil
 	}
-	share, key := q.config.Share, t.create.Key
+	share, key := q.config.Share, laneOf(&t.create)
 	k := q.keyOf(key)
 	sure, may := p.runners(t.create.Queue, key, worker)
 	concurrency, rate := q.limitsOf(key)
@@ -184,10 +195,13 @@ func (m *Model) begins(p *part, t *task, worker string) error {
 // mayWait reports whether some limit may hold a ready task up.
 func (m *Model) mayWait(p *part, t *task, worker string) bool {
 	q := p.queues[t.create.Queue]
+	if m.mayWaitUnder(p, t) {
+		return true
+	}
 	if !q.isShared() {
 		return false
 	}
-	share, key := q.config.Share, t.create.Key
+	share, key := q.config.Share, laneOf(&t.create)
 	k := q.keyOf(key)
 	sure, may := p.runners(t.create.Queue, key, worker)
 	concurrency, rate := q.limitsOf(key)
@@ -280,7 +294,7 @@ func misfitsOfShare(op *core.TaskCreate) []misfit {
 	if op.Cost > core.MaxCost {
 		out = append(out, misfit{field: "cost"})
 	}
-	return out
+	return append(out, misfitsOfNames("limiters", op.Limiters)...)
 }
 
 // misfitsOfQueueShare holds how a queue is shared to its bounds.
@@ -334,7 +348,7 @@ func misfitsOfKeySet(op *core.KeySet) []misfit {
 // shares reports whether an op, or what it says, is of core.FormatShare.
 func shares(op core.Op) bool {
 	switch op := op.(type) {
-	case *core.KeySet, *core.TenantQuota:
+	case *core.KeySet, *core.TenantQuota, *core.LimiterSet, *core.LimiterDelete:
 		return true
 	case *core.TaskCreate:
 		return op.HasShare()
@@ -351,8 +365,8 @@ func (p *part) keysOver(most int64) bool {
 	type name struct{ queue, key string }
 	seen := map[name]bool{}
 	for _, t := range p.tasks {
-		if t.create.Key != "" && t.might(func(s *standing) bool { return !s.gone && !s.state.Terminal() }) {
-			seen[name{t.create.Queue, t.create.Key}] = true
+		if laneOf(&t.create) != "" && t.might(func(s *standing) bool { return !s.gone && !s.state.Terminal() }) {
+			seen[name{t.create.Queue, laneOf(&t.create)}] = true
 		}
 	}
 	for queue, q := range p.queues {

@@ -265,6 +265,8 @@ func (m *Model) opAlone(p *part, c *core.Commit, op core.Op, a answer, before ui
 		return m.cronOp(p, c, op, a)
 	case *core.BatchOpen, *core.BatchSeal, *core.BatchCancel:
 		return m.batchOp(p, c, op, a)
+	case *core.LimiterSet, *core.LimiterDelete:
+		return m.limiterOp(p, op, a)
 	case *core.TaskDelete:
 		return m.remove(p, op.Task, a)
 	case *core.TaskRunNow:

@@ -47,6 +47,8 @@ func (w *writer) op(op Op) {
 		w.cronOp(op)
 	case *BatchOpen, *BatchSeal, *BatchCancel:
 		w.batchOp(op)
+	case *LimiterSet, *LimiterDelete:
+		w.limiterOp(op)
 	case *QueueSet:
 		w.name(op.Queue)
 		w.int(op.IfVersion)
@@ -158,6 +160,8 @@ func (r *reader) op() Op {
 		return r.cronOp(kind)
 	case OpBatchOpen, OpBatchSeal, OpBatchCancel:
 		return r.batchOp(kind)
+	case OpLimiterSet, OpLimiterDelete:
+		return r.limiterOp(kind)
 	case OpQueueSet:
 		op := &QueueSet{Queue: r.name(), IfVersion: r.int()}
 		r.queueConfig(&op.Config)

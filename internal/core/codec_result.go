@@ -291,6 +291,11 @@ func (w *writer) fact(fact Fact) {
 		w.membershipFact(f)
 	case NotEmpty:
 		w.notEmpty(f)
+	case InUse:
+		w.byte(factInUse)
+		w.text(f.Kind)
+		w.text(f.ID)
+		w.text(f.By)
 	default:
 		w.nodeFact(fact)
 	}
@@ -336,6 +341,8 @@ func (r *reader) fact() Fact {
 		return r.membershipFact()
 	case factNotEmpty:
 		return r.notEmpty()
+	case factInUse:
+		return InUse{Kind: r.text(), ID: r.text(), By: r.text()}
 	default:
 		return r.nodeFact(number)
 	}

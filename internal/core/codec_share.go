@@ -15,6 +15,7 @@ func (w *writer) queueShare(c *QueueShare) {
 	w.rate(&f, &c.KeyRate)
 	f.int(int64(c.MaxWorkers))
 	f.name(c.DeadLetter)
+	w.limiterNames(&f, &c.Limiters)
 }
 
 // queueShare reads into c, which must be the zero value.
@@ -25,6 +26,7 @@ func (r *reader) queueShare(c *QueueShare) {
 	c.Rate, c.KeyRate = r.rate(&f), r.rate(&f)
 	c.MaxWorkers = f.int32()
 	c.DeadLetter = f.name()
+	c.Limiters = r.limiterNames(&f)
 	f.end()
 }
 

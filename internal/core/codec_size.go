@@ -53,6 +53,8 @@ func opSize(op Op) int {
 		return cronOpSize(op)
 	case *BatchOpen, *BatchSeal, *BatchCancel:
 		return batchOpSize(op)
+	case *LimiterSet, *LimiterDelete:
+		return limiterOpSize(op)
 	case *TaskComplete:
 		return opHeader + holdBytes + nameBytes + len(op.Result) + newName + len(op.ResultType)
 	case *TaskFail:
@@ -65,7 +67,11 @@ func opSize(op Op) int {
 	case *SessionLost:
 		return opHeader + 16 + nameBytes + len(op.Leases)*seenBytes
 	case *QueueSet:
-		return opHeader + len(op.Queue) + 36*varintBytes + retryBytes + newName + len(op.Config.Share.DeadLetter)
+		n := opHeader + len(op.Queue) + 37*varintBytes + retryBytes + newName + len(op.Config.Share.DeadLetter)
+		for _, name := range op.Config.Share.LimiterNames() {
+			n += newName + len(name)
+		}
+		return n
 	case *KeySet:
 		return opHeader + len(op.Queue) + nameBytes + len(op.Key) + 8*varintBytes + nameBytes + len(op.Reason)
 	case *QueueDelete:

@@ -115,7 +115,7 @@ func allOps() []Op {
 		&MembersInit{}, &MemberChange{}, &MemberStep{}, &FormatRaise{}, &NamespaceRemove{}, &PartitionRemove{},
 		&TaskCancel{}, &TaskStop{}, &TaskRedrive{}, &TaskUpdate{}, &TaskForceRelease{}, &QueuePause{}, &BulkStart{}, &BulkStop{},
 		&SessionLost{}, &TaskReport{}, &SessionKeyAdd{}, &KeySet{}, &CronSet{}, &CronDelete{}, &CronFire{},
-		&BatchOpen{}, &BatchSeal{}, &BatchCancel{},
+		&BatchOpen{}, &BatchSeal{}, &BatchCancel{}, &LimiterSet{}, &LimiterDelete{},
 	}
 }
 
@@ -143,6 +143,7 @@ func allFacts() []Fact {
 		VersionMismatch{},
 		WrongMembership{},
 		NotEmpty{},
+		InUse{Kind: "limiter", ID: "api", By: "queue mail"},
 		NotAdded{},
 		SearchInvalid{},
 		EmbedUnavailable{},
@@ -482,8 +483,11 @@ func TestGoldenBytesOfFormat4(t *testing.T) {
 		&BulkStart{ID: id, Action: BulkRetry, ToQueue: "other", Patch: []byte("{}")},
 		&QueueSet{Queue: "mail", IfVersion: -1, Config: QueueConfig{Share: QueueShare{
 			NoFairness: true, Strict: true, Concurrency: 2, KeyConcurrency: 3, Rate: Rate{4, 5, 6}, KeyRate: Rate{7, 8, 0}, MaxWorkers: 9,
-			DeadLetter: "graves",
+			DeadLetter: "graves", Limiters: [MaxLimiters]string{"api", "gpu"},
 		}}},
+		&LimiterSet{Name: "api", Config: LimiterConfig{Concurrency: 2, Rate: Rate{4, 5, 6}}, IfVersion: 3},
+		&LimiterSet{Name: "gpu", IfVersion: -1},
+		&LimiterDelete{Name: "api", IfVersion: -1},
 		&KeySet{
 			Queue: "mail", Key: "customer/7", Settings: KeySettings{Weight: 2, Concurrency: 3, Rate: Rate{4, 5, 6}}, KeepSettings: true,
 			Pause: KeyPauseStop, Until: 7, Reason: "holiday",

@@ -89,7 +89,7 @@ type OpResult struct {
 	Prev    []byte // KVPut with WantPrev; nil when absent
 	Existed bool   // TaskCreate: the task that holds the unique key became what the create asks for; KVDelete, KVPut with WantPrev; VectorUpsert, VectorDelete, CollectionDelete, RulesetDelete, KeyspaceDelete, NamespaceRemove
 
-	Version  uint64     // QueueSet, NamespaceSet, RulesetPut, KeyspaceSet; CollectionSet: the uid; VectorUpsert: the index of its partition; NamespaceRemove: the number of the removal that began; CronSet: of the cron; CronFire: see CronVersion
+	Version  uint64     // QueueSet, NamespaceSet, RulesetPut, KeyspaceSet; CollectionSet: the uid; VectorUpsert: the index of its partition; NamespaceRemove: the number of the removal that began; CronSet, LimiterSet: of the cron, or the limiter; CronFire: see CronVersion
 	Assigned []Assigned // Grant
 	Renewed  []Renewed  // TaskRenew, one per item
 	More     bool       // Tick: work is left that is due

@@ -28,7 +28,7 @@ func OutcomeUnknown(f Fact) bool {
 
 // NotFound says that a thing is unknown, or another tenant's: the caller cannot tell which.
 type NotFound struct {
-	Kind string // task, queue, batch, key, keyspace, namespace
+	Kind string // task, queue, batch, limiter, key, keyspace, namespace
 	ID   string // as the caller gave it
 }
 
@@ -101,6 +101,13 @@ type NotEmpty struct {
 	Held []string // kinds of what a partition holds: tasks, crons, batches, keys, repositories, collections, rulesets
 }
 
+// InUse refuses the removal of a thing that others name.
+type InUse struct {
+	Kind string // limiter
+	ID   string // its name
+	By   string // who names it: "queue mail", "tasks: 12"
+}
+
 // SessionExpired says that a session's commit sequence was forgotten, or is older than what is kept: whether the
 // commit was applied is unknown.
 type SessionExpired struct{}
@@ -116,6 +123,7 @@ func (Exhausted) Code() errs.Code       { return errs.ResourceExhausted }
 func (TooLarge) Code() errs.Code        { return errs.TooLarge }
 func (Invalid) Code() errs.Code         { return errs.InvalidArgument }
 func (NotEmpty) Code() errs.Code        { return errs.WrongState }
+func (InUse) Code() errs.Code           { return errs.WrongState }
 func (SessionExpired) Code() errs.Code  { return errs.WrongState }
 func (WrongMembership) Code() errs.Code { return errs.WrongState }
 
@@ -174,6 +182,8 @@ func (e Invalid) Error() string {
 func (e NotEmpty) Error() string {
 	return "the namespace is not empty: it has " + strings.Join(e.Held, ", ")
 }
+
+func (e InUse) Error() string          { return fmt.Sprintf("%s %q is in use by %s", e.Kind, e.ID, e.By) }
 func (e SessionExpired) Error() string { return "session expired" }
 
 // The rest are facts of a node or an edge, not of Apply.

@@ -18,7 +18,7 @@ func TestTheCodeOfAFactStays(t *testing.T) {
 		errs.NotFound:           {NotFound{}, ref(RefRepoNotFound)},
 		errs.AlreadyExists:      {AlreadyExists{}, ref(RefRepoExists)},
 		errs.LeaseLost:          {LeaseLost{}},
-		errs.WrongState:         {WrongState{}, SessionExpired{}, SearchState{}, NotEmpty{}, WrongMembership{}, NotMoved{}, FormatHeld{}, WrongBatch{}},
+		errs.WrongState:         {WrongState{}, SessionExpired{}, SearchState{}, NotEmpty{}, InUse{}, WrongMembership{}, NotMoved{}, FormatHeld{}, WrongBatch{}},
 		errs.PreconditionFailed: {RevMismatch{}, VersionMismatch{}, NotAdded{}, ref(RefMismatch), ref(RefRepoReadOnly)},
 		errs.WrongPartition:     {WrongPartition{}},
 		errs.RateLimited:        {RateLimited{}},

@@ -64,9 +64,11 @@ const (
 	OpCronDelete OpKind = 55
 	OpCronFire   OpKind = 56
 
-	OpBatchOpen   OpKind = 57
-	OpBatchSeal   OpKind = 58
-	OpBatchCancel OpKind = 59 // 60 and 62 stand for a TaskCreate and a BulkStart with a batch
+	OpBatchOpen     OpKind = 57
+	OpBatchSeal     OpKind = 58
+	OpBatchCancel   OpKind = 59 // 60 and 62 stand for a TaskCreate and a BulkStart with a batch
+	OpLimiterSet    OpKind = 63
+	OpLimiterDelete OpKind = 95
 
 	OpTenantQuota OpKind = 61
 
@@ -186,6 +188,8 @@ var opRows = [256]opRow{
 	OpBatchOpen:        {name: "batch_open", service: ServiceQueue, traits: OpGrows},
 	OpBatchSeal:        {name: "batch_seal", service: ServiceQueue},
 	OpBatchCancel:      {name: "batch_cancel", service: ServiceQueue},
+	OpLimiterSet:       {name: "limiter_set", service: ServiceQueue, traits: OpGrows},
+	OpLimiterDelete:    {name: "limiter_delete", service: ServiceQueue},
 	OpGrant:            {name: "grant", service: ServiceQueue},
 	OpTenantQuota:      {name: "tenant_quota", service: ServiceQueue},
 	OpSessionLost:      {name: "session_lost", service: ServiceQueue},

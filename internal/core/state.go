@@ -187,10 +187,11 @@ type Task struct {
 	RunAt    ShardTime // when a scheduled task becomes ready; 0 otherwise
 	// RunAt is what most wall clocks are to show, and not shard time.
 	RunAtWall bool
-	Unique    string // the unique key it was created under; empty without
-	Tag       string // what places it; empty without
-	Key       string // the line of its queue that it waits in; empty without
-	Cost      uint32 // what it weighs in shares and rates; 0 = 1
+	Unique    string   // the unique key it was created under; empty without
+	Tag       string   // what places it; empty without
+	Key       string   // the line of its queue that it waits in; empty without
+	Cost      uint32   // what it weighs in shares, rates and limiters; 0 = 1
+	Limiters  []string // that it names itself, sorted
 
 	MaxAttempts   int32 // in force
 	MaxCrashes    int32
@@ -314,6 +315,9 @@ type QueueShare struct {
 
 	MaxWorkers int32  // how many workers have tasks of the queue at once; 0 = no bound
 	DeadLetter string // the queue that a copy of a task that dies is made in; empty: none
+
+	// Limiters are the names of limiters that each task of the queue needs room in besides its own, sorted; empty ones come last.
+	Limiters [MaxLimiters]string
 }
 
 // QueueLimits are the bounds of a queue that operators set. A zero field means the default: it bounds nothing where no other

@@ -14,6 +14,7 @@ const (
 	WhyQueueLimit = "queue_limit"    // as many tasks of its queue run as may
 	WhyRate       = "rate"           // as much of its queue, or of its key, began lately as may
 	WhyMaxWorkers = "max_workers"    // as many workers have tasks of its queue as may
+	WhyLimiter    = "limiter"        // as much runs, or began lately, as a limiter lets
 	WhyTenant     = "tenant_running" // as many tasks of the tenant run as may
 	WhyOrder      = "order"          // a task of its key that goes before it has not ended
 
@@ -33,12 +34,14 @@ const MaxHolders = 10
 // WhyReason is one reason why a task is where it is.
 type WhyReason struct {
 	Code   string
-	Object string    // what it is about: queue, kind, worker, partition, node, or token of who asked; empty: the task itself
+	Object string    // what it is about: queue, kind, worker, limiter, partition, node, or token of who asked; empty: the task itself
 	Note   string    // what people said: the reason of a pause or of a cancel; why it ended
 	Until  ShardTime // 0: open
 	Wall   bool      // Until is a time of the wall clocks already
 	Limit  uint64    // the number that holds it up: attempts, slots, tasks that were counted; 0: none does
-	HeldBy []string  // who does, the first MaxHolders: workers, tasks that go before, or token of who asked
+	HeldBy []string  // who does, the first MaxHolders: workers, tasks that go before or hold a limiter, or token of who asked
+	// Holders are the queues of the tasks of HeldBy, in the same order, where these may be of several.
+	Holders []string
 }
 
 // Why says why a task is where it is. It is read, and no entry depends on it.

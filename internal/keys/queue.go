@@ -38,7 +38,7 @@ const (
 	RecordBulk          QueueRecord = 25 // by id: a bulk job
 	RecordCheckpoint    QueueRecord = 26 // by task: what its holders left for the attempts after them
 	RecordShare         QueueRecord = 27 // by queue: how far it is shared out
-	RecordLane          QueueRecord = 28 // by queue and key: the tasks of one key
+	RecordLane          QueueRecord = 28 // by queue and key: the tasks of one key; those without a key by the limiters that they name, behind a zero byte
 	RecordAfter         QueueRecord = 33 // by task and one that waits for it
 	RecordBlocked       QueueRecord = 34 // by queue and task that waits for others
 	RecordTenantQuota   QueueRecord = 38 // what the tenant may have of tasks, and has in other partitions
@@ -50,6 +50,7 @@ const (
 	RecordBatchTask     QueueRecord = 41 // by number of a batch and task that was added to it
 	RecordBatchEnd      QueueRecord = 42 // by end and number of a batch that has finished
 	RecordBatches       QueueRecord = 43 // how many batches there are
+	RecordLimiter       QueueRecord = 35 // by name: a limiter that tasks of several queues share
 )
 
 // Timer says what a row of the timer index is due for. Numbers are stored and never reused.
@@ -534,6 +535,19 @@ func DecodeBatchTimer(rest []byte) (number uint64, ok bool) {
 // Batches is the key of how many batches a partition has.
 func Batches(p core.Partition) []byte { return End(appendQueue(nil, p, RecordBatches)) }
 
+// AppendLimiter appends the key of a limiter.
+func AppendLimiter(dst []byte, p core.Partition, name string) []byte {
+	return End(append(appendQueue(dst, p, RecordLimiter), name...))
+}
+
+// LimiterRange bounds the limiters of p, by name.
+func LimiterRange(p core.Partition) (from, to []byte) {
+	return Range(appendQueue(nil, p, RecordLimiter))
+}
+
+// DecodeLimiter returns the name in a key of AppendLimiter.
+func DecodeLimiter(key []byte) string { return string(Body(key)[queueHead:]) }
+
 // AppendRunning appends the key of a running task.
 func AppendRunning(dst []byte, p core.Partition, token core.Token) []byte {
 	return End(binary.BigEndian.AppendUint64(appendQueue(dst, p, RecordRunning), uint64(token)))
@@ -674,7 +688,7 @@ type QueueRow struct {
 	State  byte // RecordTerminal
 	// Of RecordErrorGroup.
 	Fingerprint uint64
-	Name        string // RecordQueueConfig: the queue; RecordUnique: the unique key; RecordLane: the tasks' key; of crons: the cron
+	Name        string // RecordQueueConfig: the queue; RecordUnique: the unique key; RecordLane: the tasks' key; of crons: the cron; RecordLimiter: the limiter
 	Run         uint64 // RecordCronRun
 	Batch       uint64 // RecordBatchCounts, RecordBatchTask, RecordBatchEnd
 }
@@ -705,7 +719,7 @@ func DecodeQueue(key []byte) (row QueueRow, ok bool) {
 	switch row.Record {
 	case RecordQueueMeta, RecordTenantQuota, RecordBatches:
 		return row, len(b) == 0
-	case RecordQueueConfig, RecordCron, RecordCronTemplate:
+	case RecordQueueConfig, RecordCron, RecordCronTemplate, RecordLimiter:
 		row.Name = string(b)
 		return row, true
 	case RecordCronRun:

@@ -55,6 +55,7 @@ func TestQueueKeysKeepTheirBytes(t *testing.T) {
 		{"end of a batch", AppendBatchEnd(nil, p, 5, 9), "2a" + "8000000000000005" + "0000000000000009" + "00"},
 		{"number of batches", Batches(p), "2b" + "00"},
 		{"timer of a batch", AppendBatchTimer(nil, p, 5, 9), "0a" + "8000000000000005" + "27" + "0000000000000009" + "00"},
+		{"limiter", AppendLimiter(nil, p, "n"), "23" + "6e" + "00"},
 		{"run of a cron", AppendCronRun(nil, p, "n", 5), "20" + "6e" + "00" + "0000000000000005" + "00"},
 		{"removed", AppendRemoved(nil, p, 7), "0f" + "00000007" + "00"},
 		{"after", AppendAfter(nil, p, id, id), "21" + queueGoldenTask + queueGoldenTask + "00"},

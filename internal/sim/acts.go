@@ -8,7 +8,7 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// Operators and programs act on tasks and queues as these run: they cancel, redrive, edit and release tasks, pause queues, start bulk jobs (bulk.go), set crons (cron.go), and
+// Operators and programs act on tasks and queues as these run: they cancel, redrive, edit and release tasks, pause queues, start bulk jobs (bulk.go), set crons (cron.go) and limiters (limiter.go), and
 // open batches (batch.go). A worker learns of a cancel by the answer of a renewal.
 
 // someAct draws an act; nil if there is no task to act on.
@@ -25,6 +25,9 @@ func (w *world) someAct() (place, core.Op) {
 	}
 	if w.chance(80) {
 		return w.someBatch()
+	}
+	if w.chance(100) {
+		return w.someLimiter()
 	}
 	n := w.rng.IntN(12)
 	if n == 0 {
@@ -117,7 +120,7 @@ var (
 	editLabel = core.Label{Name: "edited", Value: "yes"}
 )
 
-// dress gives a task labels or an expiry.
+// dress gives a task labels, an expiry or limiters.
 func (w *world) dress(op *core.TaskCreate) {
 	if w.chance(100) {
 		op.ExpiresAt = w.shardTime().Add(core.Millis(w.rng.IntN(5000)))
@@ -125,6 +128,7 @@ func (w *world) dress(op *core.TaskCreate) {
 	if w.chance(200) {
 		op.Labels = []core.Label{simLabel}
 	}
+	w.limit(op)
 }
 
 // full reports whether a create was refused as its queue has no room.
@@ -147,7 +151,7 @@ func (l *ledger) acted(op core.Op, got core.Result) {
 		id = op.Task
 	case *core.TaskStop:
 		id = op.Task
-	case *core.TaskForceRelease, *core.TaskRedrive, *core.TaskUpdate, *core.QueuePause, *core.TaskReport, *core.BulkStart, *core.BulkStop, *core.CronSet, *core.CronDelete:
+	case *core.TaskForceRelease, *core.TaskRedrive, *core.TaskUpdate, *core.QueuePause, *core.TaskReport, *core.BulkStart, *core.BulkStop, *core.CronSet, *core.CronDelete, *core.LimiterSet, *core.LimiterDelete:
 	default:
 		return
 	}

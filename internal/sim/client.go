@@ -114,7 +114,7 @@ func (c *client) create() {
 		creates: id,
 		matches: creates(id),
 		answer: func(r core.Result, at core.At) {
-			if w.full(r) || len(op.After) > 0 && isMissing(r) { // what it was to wait for may be gone
+			if w.full(r) || len(op.After)+len(op.Limiters) > 0 && isMissing(r) { // what it was to wait for may be gone, or a limiter
 				w.ledger.lost++
 				next()
 				return
@@ -156,7 +156,7 @@ func isMissing(r core.Result) bool {
 		return false
 	}
 	f, ok := r.Refusal.Fact.(core.NotFound)
-	return ok && f.Kind == "task"
+	return ok && (f.Kind == "task" || f.Kind == "limiter")
 }
 
 // uniqueKeyAt returns unique key n for a partition: it tries suffixes until the key is placed

@@ -119,6 +119,9 @@ func (w *world) judgeStored(shard core.ShardID, h *host, model *check.Model) {
 			if err == nil {
 				err = w.auditBatches(v, p, model)
 			}
+			if err == nil {
+				err = w.auditLimiters(v, p, model)
+			}
 			if err != nil {
 				return err
 			}

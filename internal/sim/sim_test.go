@@ -97,7 +97,7 @@ func TestClustersKeepTheirPromisesUnderFaults(t *testing.T) {
 		t.Logf("%d seeds, %d steps, %.0f steps/s; operators: %v", n, total, float64(total)/time.Since(begin).Seconds(), acts)
 	}
 	if n >= 100 && *steps == 0 && os.Getenv("MILLRACE_MUTANT") == "" {
-		for _, kind := range []core.OpKind{core.OpTaskCancel, core.OpTaskStop, core.OpTaskRedrive, core.OpTaskForceRelease, core.OpTaskUpdate, core.OpQueuePause, core.OpTaskReport, core.OpBulkStart, core.OpBulkStop, core.OpCronSet, core.OpCronDelete, core.OpCronFire, core.OpBatchOpen, core.OpBatchSeal, core.OpBatchCancel} {
+		for _, kind := range []core.OpKind{core.OpTaskCancel, core.OpTaskStop, core.OpTaskRedrive, core.OpTaskForceRelease, core.OpTaskUpdate, core.OpQueuePause, core.OpTaskReport, core.OpBulkStart, core.OpBulkStop, core.OpCronSet, core.OpCronDelete, core.OpCronFire, core.OpBatchOpen, core.OpBatchSeal, core.OpBatchCancel, core.OpLimiterSet, core.OpLimiterDelete} {
 			if acts[kind] == 0 {
 				t.Errorf("%d seeds, and no op of kind %d was done", n, kind)
 			}

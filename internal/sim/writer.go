@@ -98,6 +98,9 @@ func (r *writer) some() (place, core.Op) {
 		op := &core.QueueSet{Queue: queueName, Config: core.QueueConfig{Aging: core.Millis(1000 * w.rng.IntN(3)), MaxCrashes: 900}, IfVersion: -1}
 		if w.plan.Operate {
 			op.Config.Limits = w.someLimits()
+			if w.chance(200) {
+				op.Config.Share.Limiters[0] = limiterNames[0]
+			}
 		}
 		return at, op
 	}

@@ -55,7 +55,7 @@ var keyKinds = map[string]treatment{
 	"RecordCron": inTables, "RecordCronTemplate": inTables, "RecordCronRun": inTables,
 	"RecordBatch": inTables, "RecordBatchCounts": inTables, "RecordBatchTask": inTables, "RecordBatchEnd": inTables,
 	"RecordBatches": inTables, "TimerBatch": inTables,
-	"RecordShare": inTables, "RecordLane": inTables, "RecordAfter": inTables, "RecordBlocked": inTables, "TimerAfter": inTables,
+	"RecordShare": inTables, "RecordLane": inTables, "RecordLimiter": inTables, "RecordAfter": inTables, "RecordBlocked": inTables, "TimerAfter": inTables,
 	"RecordTenantQuota": inTables, "RecordErrorGroup": inTables, "RecordErrors": inTables, "TimerErrors": inTables,
 	"TimerScheduled": inTables, "TimerUnique": inTables, "TimerTombstone": inTables, "TimerWindow": inTables,
 	"SpaceUnique": inTables, "SpaceRequest": inTables,

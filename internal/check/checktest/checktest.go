@@ -245,6 +245,9 @@ func (r *run) audit() error {
 		if err := r.auditBatches(p); err != nil {
 			return err
 		}
+		if err := r.auditLimiters(p); err != nil {
+			return err
+		}
 		if err := r.auditKeys(p); err != nil {
 			return err
 		}

@@ -68,6 +68,9 @@ func (w *world) control(p core.Partition, stamp core.ShardTime) core.Op {
 	if w.rand.IntN(8) == 0 {
 		return w.keySet(stamp)
 	}
+	if w.rand.IntN(8) == 0 {
+		return w.limiterOp()
+	}
 	ids, holds := w.ids[p], w.holds[p]
 	n := w.rand.IntN(22)
 	if len(ids) == 0 || n < 2 {

@@ -27,6 +27,9 @@ func (w *world) share() core.QueueShare {
 	if w.rand.IntN(4) == 0 {
 		s.MaxWorkers = int32(w.rand.IntN(2))
 	}
+	if w.rand.IntN(4) == 0 {
+		copy(s.Limiters[:], w.limiters())
+	}
 	switch w.rand.IntN(20) {
 	case 0:
 		s.Concurrency = -1

@@ -254,6 +254,9 @@ func (w *world) create(p core.Partition, stamp core.ShardTime) *core.TaskCreate 
 	if w.rand.IntN(2) == 0 {
 		op.Key, op.Cost = pick(w.rand, someKeys), uint32(w.rand.IntN(4))
 	}
+	if w.rand.IntN(3) == 0 {
+		op.Limiters = w.limiters()
+	}
 	if ids := w.ids[p]; len(ids) > 0 && w.rand.IntN(4) == 0 {
 		w.wait(op, ids)
 	}

@@ -76,43 +76,15 @@ func (m *Machine) applyRunNow(tx core.Txn, c *core.ApplyContext, op *core.TaskRu
 // version rises only when something changed. Retention may have changed, so what is due of the
 // ended tasks is computed again.
 func (m *Machine) applyQueueSet(tx core.Txn, c *core.ApplyContext, op *core.QueueSet) (core.OpResult, core.Fact) {
-	if op.Queue == "" || len(op.Queue) > maxName {
-		return core.OpResult{}, core.Invalid{Field: "queue", Message: fmt.Sprintf("a name has 1 to %d characters", maxName)}
-	}
-	if fact := checkConfig(&op.Config); fact != nil {
-		return core.OpResult{}, fact
-	}
-	if fact := checkShareConfig(&op.Config.Share); fact != nil {
+	version, fact := m.checkQueueSet(c, op)
+	if fact != nil {
 		return core.OpResult{}, fact
 	}
 	l := m.lineOf(op.Queue)
-	var version uint64
-	if l != nil {
-		version = l.config.Version
-	}
-	if op.IfVersion >= 0 && uint64(op.IfVersion) != version {
-		return core.OpResult{}, core.RevMismatch{Rev: version, Missing: l == nil, Key: []byte(op.Queue)}
-	}
-	if op.Config.Share != (core.QueueShare{}) {
-		if fact := notYetShared(c, "config"); fact != nil {
-			return core.OpResult{}, fact
-		}
-	}
-	if fact := m.checkDeadLetter(op.Queue, op.Config.Share.DeadLetter); fact != nil {
-		return core.OpResult{}, fact
-	}
-	if op.Config.Limits != (core.QueueLimits{}) {
-		if fact := notYet(c, "bounds queues"); fact != nil {
-			return core.OpResult{}, fact
-		}
-	}
 	config := op.Config
 	config.Version = version
 	switch {
 	case l == nil:
-		if fact := m.roomForQueue(c); fact != nil {
-			return core.OpResult{}, fact
-		}
 		l = m.addLine(tx, op.Queue)
 	case config == l.config:
 		return core.OpResult{Version: version}, nil
@@ -130,6 +102,46 @@ func (m *Machine) applyQueueSet(tx core.Txn, c *core.ApplyContext, op *core.Queu
 		m.setOldest(&l.past[i], l.past[i].oldest)
 	}
 	return core.OpResult{Version: config.Version}, nil
+}
+
+// checkQueueSet refuses a configuration that the queue cannot have, and returns the version of the one it has; 0: it is not there.
+func (m *Machine) checkQueueSet(c *core.ApplyContext, op *core.QueueSet) (version uint64, fact core.Fact) {
+	if op.Queue == "" || len(op.Queue) > maxName {
+		return 0, core.Invalid{Field: "queue", Message: fmt.Sprintf("a name has 1 to %d characters", maxName)}
+	}
+	if fact := checkConfig(&op.Config); fact != nil {
+		return 0, fact
+	}
+	if fact := checkShareConfig(&op.Config.Share); fact != nil {
+		return 0, fact
+	}
+	l := m.lineOf(op.Queue)
+	if l != nil {
+		version = l.config.Version
+	}
+	if op.IfVersion >= 0 && uint64(op.IfVersion) != version {
+		return 0, core.RevMismatch{Rev: version, Missing: l == nil, Key: []byte(op.Queue)}
+	}
+	if op.Config.Share != (core.QueueShare{}) {
+		if fact := notYetShared(c, "config"); fact != nil {
+			return 0, fact
+		}
+	}
+	if fact := m.checkDeadLetter(op.Queue, op.Config.Share.DeadLetter); fact != nil {
+		return 0, fact
+	}
+	if fact := m.checkLimiters(nil, op.Config.Share.LimiterNames()); fact != nil {
+		return 0, fact
+	}
+	if op.Config.Limits != (core.QueueLimits{}) {
+		if fact := notYet(c, "bounds queues"); fact != nil {
+			return 0, fact
+		}
+	}
+	if l == nil {
+		return 0, m.roomForQueue(c)
+	}
+	return version, nil
 }
 
 // checkConfig refuses what a queue's configuration may not say. 0 means the default in each field;

@@ -52,6 +52,8 @@ type audit struct {
 	lanes, foundLanes map[laneName]laneCount
 	// removed are the queues that were removed and are not swept yet.
 	removed map[uint32]bool
+	// limiters is what is known of limiters.
+	limiters auditLimiters
 	// At most 100, each a sentence.
 	findings []string
 
@@ -178,6 +180,8 @@ func (a *audit) row(key, value []byte) error {
 		return a.batchRow(row, value)
 	case keys.RecordQueueConfig:
 		return a.configRow(row.Name, value)
+	case keys.RecordLimiter:
+		return a.limiters.row(row.Name, value)
 	case keys.RecordRemoved:
 		a.removed[row.Queue] = true
 		if q := a.queues[row.Queue]; q == nil || q.named {
@@ -201,9 +205,10 @@ func (a *audit) row(key, value []byte) error {
 	return nil
 }
 
-// configRow looks at the row of a name of a queue.
+// configRow checks that the configuration of a queue names a queue that no other one names.
 func (a *audit) configRow(name string, value []byte) error {
 	of, err := decodeConfig(value)
+	a.limiters.queue(&of)
 	if q := a.queues[of.number]; err == nil && (q == nil || q.named) {
 		a.find("queue %q has number %d of %d", name, of.number, a.meta.queues)
 	} else if err == nil {
@@ -344,6 +349,7 @@ func (a *audit) state(id core.TaskID, value []byte) error {
 	a.tasks++
 	a.indexed[rec.state]++
 	a.inLane(&rec)
+	a.limiters.task(&rec, &s, !q.named) // the rows of configurations came before
 	if err := a.attemptsOf(id, &rec); err != nil {
 		return err
 	}
@@ -546,6 +552,7 @@ func (a *audit) finish() {
 	}
 	a.finishLanes()
 	a.finishBatches()
+	a.finishLimiters()
 	a.indexRows[core.Scheduled] = a.timerRows[keys.TimerScheduled] + a.wallRows
 	for s := range a.indexRows {
 		if a.indexRows[s] != a.indexed[s] {

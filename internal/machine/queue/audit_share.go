@@ -43,6 +43,9 @@ func (a *audit) shareRow(row keys.QueueRow, value []byte) error {
 		a.find("two keys of queue number %d have lane %d", row.Queue, ln.number)
 	}
 	a.lanes[name] = laneCount{ln.tasks, ln.ready, ln.running}
+	if ln.named {
+		delete(a.limiters.lanes, name)
+	}
 	return nil
 }
 

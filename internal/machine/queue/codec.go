@@ -90,6 +90,8 @@ const (
 	formBatches     byte = 39
 	// A bulk job about the tasks of a batch. Without one of the older forms is written.
 	formBulkBatch byte = 49
+	// A limiter.
+	formLimiter byte = 51
 )
 
 // putUint and putInt append a varint, putFixed 8 bytes in big-endian order. Fixed fields are for
@@ -408,9 +410,20 @@ func appendQueueShare(b []byte, s *core.QueueShare) []byte {
 	if s.Strict {
 		flags |= 2
 	}
+	limiters := s.LimiterNames()
+	if len(limiters) > 0 {
+		flags |= 4
+	}
 	b = putInt(putInt(append(b, flags), s.Concurrency), s.KeyConcurrency)
 	b = appendRate(appendRate(b, s.Rate), s.KeyRate)
-	return putString(putInt(b, int64(s.MaxWorkers)), s.DeadLetter)
+	b = putString(putInt(b, int64(s.MaxWorkers)), s.DeadLetter)
+	if len(limiters) > 0 {
+		b = putUint(b, uint64(len(limiters)))
+		for _, name := range limiters {
+			b = putString(b, name)
+		}
+	}
+	return b
 }
 
 // appendRate writes a rate in full.
@@ -425,6 +438,16 @@ func (r *reader) queueShare() (s core.QueueShare) {
 	s.Concurrency, s.KeyConcurrency = r.int(), r.int()
 	s.Rate, s.KeyRate = r.rate(), r.rate()
 	s.MaxWorkers, s.DeadLetter = int32(r.int()), r.string()
+	if flags&4 != 0 {
+		n := r.uint()
+		if n == 0 || n > core.MaxLimiters {
+			r.fail()
+			return s
+		}
+		for i := range n {
+			s.Limiters[i] = r.string()
+		}
+	}
 	return s
 }
 

@@ -135,6 +135,12 @@ func shareSamples() []sample {
 		NoFairness: true, Strict: true, Concurrency: 1, KeyConcurrency: 2, Rate: core.Rate{Limit: 3, Per: 4, Burst: 5},
 		KeyRate: core.Rate{Limit: 6, Per: 7}, MaxWorkers: 8, DeadLetter: "graves",
 	}}}
+	limited := shared
+	limited.config.Share.Limiters = [core.MaxLimiters]string{"api", "gpu"}
+	limiter := limiterState{
+		LimiterConfig: core.LimiterConfig{Concurrency: 300, Rate: core.Rate{Limit: 4, Per: 5, Burst: 6}}, version: 7, used: 8, tasks: 70_000,
+		rate: rateState(nanos(epoch)),
+	}
 	plain := laneState{tasks: 3, ready: 2, running: 1, pass: 9}
 	full := laneState{
 		number: 300, tasks: 3, ready: 2, running: 1, pass: 1 << 40, rate: rateState(nanos(epoch)), held: idOf("t"), heldReady: true, heldCost: 7,
@@ -155,6 +161,9 @@ func shareSamples() []sample {
 	})
 	return []sample{
 		of("config, shared", appendConfig(nil, &shared), shared, decodeConfig),
+		of("config, limiters", appendConfig(nil, &limited), limited, decodeConfig),
+		of("limiter", appendLimiter(nil, &limiter), limiter, decodeLimiter),
+		of("lane, limiters", appendLaneRecord(nil, &laneState{number: 1, tasks: 1, ready: 1, named: true}), laneState{number: 1, tasks: 1, ready: 1, named: true}, decodeLaneRecord),
 		of("lane", appendLaneRecord(nil, &plain), plain, decodeLaneRecord),
 		of("lane, all set", appendLaneRecord(nil, &full), full, decodeLaneRecord),
 		of("share", appendShareRecord(nil, &share, &plain), [2]any{share, plain}, both),
@@ -332,6 +341,8 @@ func TestContentSeesEveryField(t *testing.T) {
 		"on dep failure": func(op *core.TaskCreate) {
 			op.After, op.OnDepFailure = []core.After{{Task: idOf("z")}}, core.DepCancel
 		},
+		"key":        func(op *core.TaskCreate) { op.Key = "k" },
+		"limiters":   func(op *core.TaskCreate) { op.Limiters = []string{"k"} },
 		"no payload": func(op *core.TaskCreate) { op.Payload = nil },
 	} {
 		content := of(change)

@@ -235,6 +235,9 @@ func (m *Machine) endWaiting(tx core.Txn, c *core.ApplyContext, l *queueState, i
 		}
 	}
 	r := &run{id: id, queue: l, lane: ln, content: s.content, payload: uint64(len(s.payload)), labels: len(s.labels) > 0}
+	if r.limits, err = m.resolve(s.limiters); err != nil {
+		return err
+	}
 	if to == core.Dead {
 		if err := m.deadLetter(tx, c, r, rec, expiredError()); err != nil {
 			return err

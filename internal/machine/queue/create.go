@@ -57,7 +57,14 @@ func (m *Machine) insert(tx core.Txn, c *core.ApplyContext, l *queueState, op *c
 	if l == nil {
 		l = m.addLine(tx, op.Queue)
 	}
-	ln := m.laneFor(l, op.Key)
+	ln := m.laneFor(l, op.Key, op.Limiters)
+	if len(op.Limiters) > 0 {
+		limits, err := m.resolve(op.Limiters)
+		if err != nil {
+			return 0, err
+		}
+		m.nameLimiters(limits, false)
+	}
 	if op.Unique.Key != "" {
 		m.openWindow(tx, c, l, op, op.ID, asked, window)
 	}
@@ -123,18 +130,23 @@ func (m *Machine) roomFor(c *core.ApplyContext, l *queueState, op *core.TaskCrea
 	if int64(len(op.Payload)) > limit {
 		return core.TooLarge{Field: "payload", Limit: "max_payload", Max: limit}
 	}
-	if fact := m.roomForKey(l, op.Key); fact != nil {
+	if len(op.Limiters) > 0 {
+		if fact := m.checkLimiters(l, op.Limiters); fact != nil {
+			return fact
+		}
+	}
+	if fact := m.roomForKey(l, laneKey(op.Key, op.Limiters)); fact != nil {
 		return fact
 	}
 	return m.roomInTenant(c, 1, uint64(len(op.Payload)))
 }
 
-// roomForKey refuses a key beyond those that may have tasks at once. l is nil when there is no such queue.
-func (m *Machine) roomForKey(l *queueState, key string) core.Fact {
+// roomForKey refuses a lane beyond those that may have tasks at once. It is named by laneKey. l is nil when there is no such queue.
+func (m *Machine) roomForKey(l *queueState, lane string) core.Fact {
 	switch {
-	case key == "" || m.lanes < m.o.Keys:
+	case lane == "" || m.lanes < m.o.Keys:
 		return nil
-	case l != nil && l.share != nil && l.share.byKey[key] != nil:
+	case l != nil && l.share != nil && l.share.byKey[lane] != nil:
 		return nil
 	}
 	return core.Exhausted{Limit: "keys", Max: int64(m.o.Keys)}
@@ -152,12 +164,13 @@ func checkShare(c *core.ApplyContext, op *core.TaskCreate) core.Fact {
 		return core.Invalid{Field: "key", Message: "must not have a zero byte"}
 	case op.Cost > core.MaxCost:
 		return core.Invalid{Field: "cost", Message: fmt.Sprintf("must be at most %d", core.MaxCost)}
-	case len(op.Limiters) > 0:
-		return core.Invalid{Field: "limiters", Reason: "not_supported", Message: "is reserved and not supported yet"}
 	case op.Unique.Until != core.UniqueTTL || op.Unique.Replace:
 		if fact := checkUnique(op); fact != nil {
 			return fact
 		}
+	}
+	if fact := checkNames("limiters", op.Limiters); fact != nil {
+		return fact
 	}
 	return checkAfter(op)
 }

@@ -98,6 +98,12 @@ func (m *Machine) give(tx core.Txn, c *core.ApplyContext, ln *lane, op *core.Gra
 		m.key = keys.AppendTaskHolder(m.key[:0], m.p, h.id)
 		tx.Insert(m.mem.own(m.key), m.mem.own([]byte(op.Worker)))
 	}
+	if len(s.limiters) > 0 {
+		if r.limits, err = m.resolve(s.limiters); err != nil {
+			return a, err
+		}
+	}
+	m.takeLimiters(c, r)
 	checkpoint, err := checkpointOf(tx, m.p, h.id, &r.rec)
 	if err != nil {
 		return a, err

@@ -298,6 +298,11 @@ func (m *Machine) derived() string {
 	for _, r := range slices.SortedFunc(maps.Values(m.runs), func(a, b *run) int { return cmp.Compare(a.rec.token, b.rec.token) }) {
 		fmt.Fprintf(&b, "run %s %+v %d %d %+v %v %q %s ends %d in heap %v\n", r.id, r.rec, r.content, r.payload, r.settings, r.labels, r.reason, r.queue.name, r.ends, m.leases.items[r.at] == r)
 	}
+	for _, name := range slices.Sorted(maps.Keys(m.limiters)) {
+		x := m.limiters[name]
+		fmt.Fprintf(&b, "limiter %q %+v stored %v %v gone=%v dirty=%v freed=%v\n", name, x.limiterState, x.isStored, x.stored == x.limiterState, x.gone, x.dirty, x.freed)
+	}
+	fmt.Fprintf(&b, "%d limiters to write, %d changes\n", len(m.limDirty), len(m.limLog))
 	for _, name := range slices.Sorted(maps.Keys(m.cronNames)) {
 		c := m.cronNames[name]
 		fmt.Fprintf(&b, "cron %q %+v free=%v due=%v waits=%v\n", name, c.cronRow, c.free, c.at >= 0 && m.crons.items[c.at] == c, m.cronWaits[c.last] == c)
@@ -384,8 +389,10 @@ func (m *Machine) checkShares(v core.View, stamp core.ShardTime) error {
 				return fmt.Errorf("queue %q, lane %d may give %d: can %d due %d, places %d %d", l.name, ln.number, ln.may(), ln.can, ln.due, ln.byTurn, ln.byRefill)
 			}
 		}
-		if s := l.share; s != nil && s.can != can {
-			return fmt.Errorf("queue %q: lanes can give %d, and it says %d", l.name, can, s.can)
+		if s := l.share; s != nil {
+			if err := m.checkGroups(v, s, stamp, can); err != nil {
+				return fmt.Errorf("queue %q: %w", l.name, err)
+			}
 		}
 	}
 	if total != m.lanes {

@@ -39,6 +39,8 @@ type journal struct {
 	// The lanes that were touched since, as they were, and those that were made.
 	lanes []savedLane
 	born  []*lane
+	// The limiters that were touched since, as they were.
+	limiters []savedLimiter
 	// The heads that were added since, in order.
 	pushes []pushed
 	// pops are the lanes of which a head was taken. Undo drops their heads, which are loaded again
@@ -143,6 +145,14 @@ func (j *journal) saveLane(ln *lane) {
 	}
 }
 
+// saveLimiter remembers a limiter before its first change under the current mark. gone says that it was not there.
+func (j *journal) saveLimiter(x *limiter, gone bool) {
+	if j.on && x.saved != j.mark {
+		x.saved = j.mark
+		j.limiters = append(j.limiters, savedLimiter{x, x.limiterState, gone})
+	}
+}
+
 // made remembers a lane that was made.
 func (j *journal) made(ln *lane) {
 	if j.on {
@@ -217,6 +227,8 @@ func (j *journal) reset() {
 	clear(j.runs)
 	clear(j.lanes)
 	clear(j.born)
+	clear(j.limiters)
+	j.limiters = j.limiters[:0]
 	clear(j.freshened)
 	j.freshened = j.freshened[:0]
 	clear(j.crons)
@@ -244,11 +256,12 @@ func (m *Machine) Mark() {
 // Keep keeps every change since Mark.
 func (m *Machine) Keep() { m.log.reset() }
 
-// Undo takes back every change since Mark, in the opposite order. Running tasks come first, then counters,
-// then heads: the number of ready tasks at the mark says whether a queue has heads at all.
+// Undo takes back every change since Mark, in the opposite order. Limiters come first, which queues name, then running tasks, then
+// counters, then heads: the number of ready tasks at the mark says whether a queue has heads at all.
 func (m *Machine) Undo() {
 	j := &m.log
 	j.on = false
+	m.undoLimiters()
 	for _, c := range slices.Backward(j.runs) {
 		switch c.what {
 		case runAdded:
@@ -357,6 +370,7 @@ func (m *Machine) undoLanes() {
 	}
 	for i := range j.saves {
 		if s := &j.saves[i]; s.share != nil && s.reset {
+			m.ruleLimits(s.share)
 			s.share.lookAtAll()
 			m.countWorkers(s.queue)
 		}

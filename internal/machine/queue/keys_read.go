@@ -159,6 +159,9 @@ func readLanes(v core.View, p core.Partition, l *queueState, q *core.KeyQuery) (
 	}
 	err = core.ScanRows(v, from, to, func(key, value []byte) (bool, error) {
 		name := keys.DecodeLane(key)
+		if name[0] == 0 {
+			return true, nil // of tasks without a key
+		}
 		if !strings.HasPrefix(name, q.Prefix) {
 			return name < q.Prefix, nil
 		}

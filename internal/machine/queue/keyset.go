@@ -50,7 +50,7 @@ func (m *Machine) applyKeySet(tx core.Txn, c *core.ApplyContext, op *core.KeySet
 			return core.OpResult{}, core.Exhausted{Limit: "key_settings", Max: core.MaxKeySettings}
 		}
 	}
-	ln := m.laneFor(l, op.Key)
+	ln := m.laneFor(l, op.Key, nil)
 	before := ln.rateLimit()
 	m.setKey(l, ln, &is)
 	m.rerate(ln, before, ln.rateLimit(), c.Stamp)

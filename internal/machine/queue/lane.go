@@ -8,11 +8,11 @@ import (
 	"github.com/millrace/millrace/internal/errs"
 )
 
-// lane is the tasks of one key of a queue that have not ended. It is there as long as there are such tasks, something was set for
-// the key, or its rate still counts what began. The tasks without a key are a lane too, with number 0, which is always there.
+// lane is the tasks of one key of a queue that have not ended, or those without a key that name the same limiters. It is there as long as there are such tasks, something was set for
+// the key, or its rate still counts what began. The tasks without a key and limiters are a lane too, with number 0, which is always there.
 type lane struct {
 	queue *queueState
-	// The key of its tasks; empty for the lane of tasks without one.
+	// The key of its tasks, or what laneKey says; empty for the lane of tasks without a key that name no limiter.
 	key string
 	laneState
 	// heads is nil while what is ready is only in the store.
@@ -24,9 +24,11 @@ type lane struct {
 	rank, rankSeq uint64
 	// due is when its rate lets its first task go, or is full again; Never: it does not wait for that.
 	due core.ShardTime
-	// can is how many tasks it may give.
+	// can is how many tasks it may give, but for limiters.
 	can uint32
-	// Places in share.turns and Machine.refills; -1: it is not in it.
+	// group is the one that it is in, while it may give a task.
+	group *group
+	// Places in group.turns and Machine.refills; -1: it is not in it.
 	byTurn, byRefill int
 	// Place in Machine.keyResumes.
 	byResume int
@@ -51,6 +53,8 @@ type laneState struct {
 	// heldReady says that held is ready, and heldCost what it costs.
 	heldReady bool
 	heldCost  uint32
+	// named says that one of its tasks with a key names limiters: which group it is in depends on its first task.
+	named bool
 	// set is what was set for the key; nil: nothing was.
 	set *laneSet
 }
@@ -184,19 +188,30 @@ func (r *run) ln() *lane {
 	return r.lane
 }
 
-// laneFor returns the lane of a key, and makes it where there is none.
-func (m *Machine) laneFor(l *queueState, key string) *lane {
-	if key == "" {
+// laneFor returns the lane of tasks with a key, or of those without one, that name limiters, and makes it where there is none.
+func (m *Machine) laneFor(l *queueState, key string, limiters []string) *lane {
+	name := laneKey(key, limiters)
+	if name == "" {
 		return &l.plain
 	}
-	s := m.shareOf(l)
-	if ln := s.byKey[key]; ln != nil {
-		return ln
+	ln := m.shareOf(l).byKey[name]
+	if ln == nil {
+		ln = m.addLane(l, name)
 	}
+	if len(limiters) > 0 && !ln.named && !ln.keyless() {
+		m.touchLane(ln)
+		ln.named = true
+	}
+	return ln
+}
+
+// addLane makes the lane of a name.
+func (m *Machine) addLane(l *queueState, name string) *lane {
+	s := l.share
 	m.touch(l)
 	s.made++
 	ln := new(lane)
-	*ln = newLane(l, key, s.made)
+	*ln = newLane(l, name, s.made)
 	// A key that comes, or comes back, waits for its turn once: what it had before is not known any more.
 	ln.pass = s.pass + stride
 	s.add(ln)
@@ -204,12 +219,6 @@ func (m *Machine) laneFor(l *queueState, key string) *lane {
 	m.log.made(ln)
 	m.touchLane(ln)
 	return ln
-}
-
-// keyOf reads the key of a task from its payload record.
-func (m *Machine) keyOf(v core.View, id core.TaskID) (string, error) {
-	s, err := m.loadSpec(v, id)
-	return string(s.key), err
 }
 
 // maxLoaded bounds how many lanes of keys have their first ready tasks in memory between entries.

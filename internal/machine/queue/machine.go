@@ -73,6 +73,16 @@ type Machine struct {
 	refilling heap[refilling]
 	// keyResumes has the paused keys that go on by themselves, by when.
 	keyResumes heap[keyResuming]
+	// limiters are those there are, by name. limDirty are the ones that the entry being applied has changed, in order, and limLog has
+	// one for each change: share.limSeen counts from the first change ever, and limBase were before the entry.
+	limiters map[string]*limiter
+	limDirty []*limiter
+	limLog   []*limiter
+	limBase  uint64
+	// limBoth is where lists of limiters are put together.
+	limBoth []*limiter
+	// groupRefills are the groups of lanes that wait for rates of limiters.
+	groupRefills heap[groupRefill]
 	// lanes is how many lanes of keys there are, in all queues.
 	lanes int
 	// shares are those that the entry being applied has touched.
@@ -157,7 +167,7 @@ func (m *Machine) clear() {
 	*m = Machine{
 		p: m.p, o: m.o,
 		names: map[string]*queueState{}, runs: map[core.TaskID]*run{}, sessions: map[core.SessionID]*run{},
-		cronNames: map[string]*cron{}, cronWaits: map[core.TaskID]*cron{}, batches: batchState{end: core.Never},
+		limiters: map[string]*limiter{}, cronNames: map[string]*cron{}, cronWaits: map[core.TaskID]*cron{}, batches: batchState{end: core.Never},
 		timer: core.Never, wall: core.Never, expiry: core.Never, retainBytes: defaultRetainBytes,
 	}
 	m.meta.token = uint64(m.o.Above)
@@ -168,7 +178,7 @@ func (m *Machine) clear() {
 // and seeks for the rest. A machine can be opened again, and then forgets what it had.
 func (m *Machine) Open(v core.View) error {
 	m.clear()
-	// A job, or a cron, may be there before the first task.
+	// A job, a cron or a limiter may be there before the first task.
 	if err := m.openBulks(v); err != nil {
 		return err
 	}
@@ -179,6 +189,9 @@ func (m *Machine) Open(v core.View) error {
 		return err
 	}
 	if err := m.openBatches(v); err != nil {
+		return err
+	}
+	if err := m.openLimiters(v); err != nil {
 		return err
 	}
 	if err := m.openTasks(v); err != nil {
@@ -353,6 +366,9 @@ func (m *Machine) openRuns(v core.View) error {
 		if r.lane, err = m.laneOf(r.queue, &rec); err != nil {
 			return err
 		}
+		if r.limits, err = m.limitsNamed(v, r.lane, r.id); err != nil {
+			return err
+		}
 		if rec.longHolder {
 			if r.rec.worker, err = loadHolder(v, m.p, r.id); err != nil {
 				return err
@@ -489,6 +505,10 @@ func (m *Machine) Apply(tx core.Txn, c *core.ApplyContext, op core.Op) (core.OpR
 		res, fact = m.applyCronDelete(tx, c, op)
 	case *core.CronFire:
 		res, fact, err = m.applyCronFire(tx, c, op)
+	case *core.LimiterSet:
+		res, fact = m.applyLimiterSet(c, op)
+	case *core.LimiterDelete:
+		res, fact = m.applyLimiterDelete(c, op)
 	case *core.QueueSet:
 		res, fact = m.applyQueueSet(tx, c, op)
 	case *core.QueueDelete:
@@ -545,6 +565,11 @@ func (m *Machine) End(tx core.Txn, c *core.ApplyContext) error {
 	}
 	if len(m.shares) > 0 {
 		if err := m.endShares(tx, c.Stamp); err != nil {
+			return err
+		}
+	}
+	if len(m.limDirty) > 0 {
+		if err := m.endLimiters(tx, c.Stamp); err != nil {
 			return err
 		}
 	}

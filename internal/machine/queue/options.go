@@ -16,7 +16,7 @@ type Options struct {
 	// Queues is the most queues of one partition, whatever an entry says. Default core.MaxQueues:
 	// their counters and names stay in memory.
 	Queues int
-	// Keys is the most keys of one partition whose tasks have not ended. Default 250,000: their lanes stay in memory, at some 200
+	// Keys is the most lanes of one partition whose tasks have not ended: those of keys, and those of sets of limiters. Default 250,000: their lanes stay in memory, at some 200
 	// bytes each.
 	Keys int
 	// Remember is how long after its end a task's id is known. Default 15 min, because clients
@@ -29,6 +29,9 @@ type Options struct {
 	Batches, BatchesKept int
 	// BatchTasks is how many tasks a batch may have. Default core.MaxBatchTasks.
 	BatchTasks int
+	// Limiters is how many limiters a partition may have. Default core.MaxNamespaceLimiters: those of a namespace are in each of its
+	// partitions.
+	Limiters int
 	// Above is below every token that is issued. What is stored tells the last token by itself,
 	// except where a history was broken off.
 	Above core.Token
@@ -50,6 +53,7 @@ func (o Options) withDefaults() Options {
 	o.Batches = cmp.Or(o.Batches, core.MaxBatches)
 	o.BatchesKept = cmp.Or(o.BatchesKept, core.MaxBatchesKept)
 	o.BatchTasks = cmp.Or(o.BatchTasks, core.MaxBatchTasks)
+	o.Limiters = cmp.Or(o.Limiters, core.MaxNamespaceLimiters)
 	o.Remember = cmp.Or(o.Remember, 15*60*1000)
 	o.Grace = cmp.Or(o.Grace, 15*1000)
 	o.Told = cmp.Or(o.Told, core.MaxDependents)

@@ -14,6 +14,7 @@ import (
 func (m *Machine) finish(tx core.Txn, c *core.ApplyContext, r *run, rec *record, result []byte, size int) error {
 	m.ended = append(m.ended, r.id)
 	m.letGo(r.ln(), r.id)
+	m.nameLimiters(r.limits, true)
 	m.noteEnd(r.id, rec)
 	rec.endedAt, rec.endedIdx, rec.content = c.Stamp, c.Index, r.content
 	if err := m.freeAtEnd(tx, r, rec); err != nil {

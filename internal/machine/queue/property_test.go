@@ -151,6 +151,9 @@ func (tw *twins) nameTime(rt *rapid.T, op core.Op) {
 		if tw.steady.c.Format >= core.FormatShare && rapid.IntRange(0, 1).Draw(rt, "of a batch") == 0 {
 			op.Batch = rapid.SampledFrom(randomIDs[:4]).Draw(rt, "batch") // the last one is never opened
 		}
+		if tw.steady.c.Format >= core.FormatShare && rapid.IntRange(0, 1).Draw(rt, "limited") == 0 {
+			op.Limiters = randomLimiters(rt)
+		}
 		if tw.steady.c.Format >= core.FormatShare && op.Unique.Key != "" {
 			op.Unique.Until = core.UniqueUntil(rapid.Uint8Range(0, 2).Draw(rt, "until"))
 			op.Unique.Replace = !op.Unique.Reject && rapid.Bool().Draw(rt, "replace")
@@ -187,9 +190,11 @@ func (tw *twins) op(rt *rapid.T) core.Op {
 	pause := func(name string) core.Millis {
 		return rapid.SampledFrom([]core.Millis{0, 1000, 20_000}).Draw(rt, name)
 	}
-	switch rapid.IntRange(0, 60).Draw(rt, "op") {
+	switch rapid.IntRange(0, 64).Draw(rt, "op") {
 	case 55, 56, 57, 58, 59, 60:
 		return randomBatch(rt)
+	case 61, 62, 63, 64:
+		return randomLimiter(rt)
 	case 49, 50, 51, 52, 53, 54:
 		return tw.randomCron(rt, id)
 	case 44, 45, 46:
@@ -267,13 +272,40 @@ func (tw *twins) randomKeySet(rt *rapid.T) core.Op {
 	}
 }
 
+var randomLimiterNames = []string{"x", "y", "z"}
+
+// randomLimiters names some limiters, which may not be there.
+func randomLimiters(rt *rapid.T) (out []string) {
+	for _, name := range randomLimiterNames {
+		if rapid.IntRange(0, 2).Draw(rt, "limiter") == 0 {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// randomLimiter sets a limiter, or removes one.
+func randomLimiter(rt *rapid.T) core.Op {
+	name, version := rapid.SampledFrom(randomLimiterNames).Draw(rt, "name"), rapid.Int64Range(-1, 1).Draw(rt, "version")
+	if rapid.IntRange(0, 4).Draw(rt, "delete") == 0 {
+		return &core.LimiterDelete{Name: name, IfVersion: version}
+	}
+	return &core.LimiterSet{
+		Name: name, Config: core.LimiterConfig{Concurrency: rapid.Int64Range(0, 3).Draw(rt, "concurrency"), Rate: randomRate(rt)}, IfVersion: version,
+	}
+}
+
 // randomShare is mostly nothing.
 func randomShare(rt *rapid.T) (s core.QueueShare) {
 	s.DeadLetter = rapid.SampledFrom([]string{"", "", "p", "q", "t"}).Draw(rt, "dead letter")
+	if rapid.IntRange(0, 3).Draw(rt, "limited") == 0 {
+		copy(s.Limiters[:], randomLimiters(rt))
+	}
 	if rapid.IntRange(0, 2).Draw(rt, "shares") > 0 {
 		return s
 	}
 	return core.QueueShare{
+		Limiters:   s.Limiters,
 		NoFairness: rapid.Bool().Draw(rt, "no fairness"), Strict: rapid.IntRange(0, 2).Draw(rt, "strict") == 0,
 		Concurrency: rapid.Int64Range(0, 3).Draw(rt, "concurrency"), KeyConcurrency: rapid.Int64Range(0, 2).Draw(rt, "of a key"),
 		Rate: randomRate(rt), KeyRate: randomRate(rt), MaxWorkers: rapid.Int32Range(0, 1).Draw(rt, "workers"), DeadLetter: s.DeadLetter,

@@ -393,7 +393,7 @@ func readTask(v core.View, p core.Partition, id core.TaskID, rec *record, s *spe
 		Attempt: rec.attempt, Failures: rec.failures, Crashes: rec.crashes, Snoozes: rec.snoozes,
 		Redrives: rec.redrives, CreatedAt: s.createdAt, ReadyAt: rec.readyAt, StartedAt: rec.startedAt,
 		FinishedAt: rec.endedAt, RunAt: rec.runAt, RunAtWall: rec.wall, Creator: string(s.creator), CreatedIdx: s.createdIdx,
-		Key: string(s.key), Cost: s.cost, EndedIdx: rec.endedIdx, LeaseUntil: rec.leaseUntil, HasResult: rec.hasResult, Labels: s.labels, ExpiresAt: rec.expiresAt,
+		Key: string(s.key), Cost: s.cost, Limiters: s.limiters, EndedIdx: rec.endedIdx, LeaseUntil: rec.leaseUntil, HasResult: rec.hasResult, Labels: s.labels, ExpiresAt: rec.expiresAt,
 		OnDepFailure: s.onDep, Pending: rec.pending, Dependents: rec.dependents, Batch: s.batch,
 	}
 	for _, a := range s.after {

@@ -17,6 +17,8 @@ type redriving struct {
 	to   *queueState // nil: it is made
 	name string      // of to
 	key  string
+	// The limiters that it names.
+	limiters []string
 	// payload is what it is to have, and record its payload record; nil: both stay as they are.
 	payload, record []byte
 	was             spec // of record
@@ -110,11 +112,17 @@ func (m *Machine) roomToRedrive(v core.View, c *core.ApplyContext, r *redriving)
 	if r.rec.lane == 0 {
 		return nil, nil
 	}
-	var err error
-	if r.key, err = m.keyOf(v, r.id); err != nil {
+	s, err := m.loadSpec(v, r.id)
+	if err != nil {
 		return nil, err
 	}
-	return m.roomForKey(r.to, r.key), nil
+	r.key, r.limiters = string(s.key), s.limiters
+	if len(r.limiters) > 0 {
+		if fact := m.checkLimiters(r.to, r.limiters); fact != nil {
+			return fact, nil
+		}
+	}
+	return m.roomForKey(r.to, laneKey(r.key, r.limiters)), nil
 }
 
 // makeReady takes a task out of the ended ones, and makes it ready where it goes.
@@ -146,7 +154,12 @@ func (m *Machine) makeReady(tx core.Txn, c *core.ApplyContext, r *redriving) err
 		state = 0
 	}
 	// Its lane may have gone since it ended: the key is known from what was sent.
-	ln := m.laneFor(r.to, r.key)
+	limits, err := m.resolve(r.limiters)
+	if err != nil {
+		return err
+	}
+	m.nameLimiters(limits, false)
+	ln := m.laneFor(r.to, r.key, r.limiters)
 	rec.lane = ln.number
 	m.enqueue(tx, ln, r.id, &rec, state, c.Stamp)
 	m.saveRecord(tx, r.id, &rec)

@@ -79,6 +79,7 @@ func (m *Machine) removeLine(tx core.Txn, l *queueState) error {
 	m.use = m.use.Less(l.use())
 	delete(m.names, l.name)
 	m.cronCheckAll = len(m.cronWaits) > 0 // its tasks are not there any more
+	m.freeRemoved(l)
 	m.removeShare(tx, l)
 	l.removed, l.config = true, core.QueueConfig{} // nothing of what is left is ruled by it
 	m.setPaused(l, core.QueuePaused{})
@@ -313,6 +314,9 @@ func (m *Machine) cancelRemoved(tx core.Txn, c *core.ApplyContext, l *queueState
 		}
 	}
 	m.dropExpiry(tx, id, &rec)
+	if err := m.endNamed(made.limiters); err != nil {
+		return err
+	}
 	if rec.frees {
 		if err := m.freeKey(tx, id, &made); err != nil {
 			return err

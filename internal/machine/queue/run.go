@@ -28,6 +28,8 @@ type run struct {
 	labels bool
 	// window is the key of the unique key's window that its end frees, where it was given out since the machine was opened; else nil.
 	window []byte
+	// limits are the limiters that it names itself.
+	limits []*limiter
 	// reason is why its cancel was asked for, as its holder is told.
 	reason string
 	// ends is the earliest stamp at which the lease may be ended. It is no earlier than the deadline.
@@ -150,6 +152,7 @@ func (m *Machine) start(tx core.Txn, r *run) {
 
 // stop takes a task out of the running ones. What becomes of it is the caller's to write.
 func (m *Machine) stop(tx core.Txn, r *run) {
+	m.freeLimiters(r)
 	m.key = keys.AppendRunning(m.key[:0], m.p, r.rec.token)
 	tx.Delete(m.mem.own(m.key))
 	m.detach(r)

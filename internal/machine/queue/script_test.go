@@ -176,6 +176,8 @@ func (s *script) look(w words, cmd string) (out string, ok bool) {
 		return fmt.Sprintf("%d\n", s.m.ReadyCount(w.name())), true
 	case "lanes":
 		return s.lanes(w.name()), true
+	case "limiters":
+		return s.limiters(w), true
 	case "due":
 		return since(s.m.Due()) + "\n", true
 	case "show":
@@ -247,7 +249,7 @@ func (s *script) lanes(queue string) string {
 	var b strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(l.share.byKey)) {
 		ln := l.share.byKey[key]
-		fmt.Fprintf(&b, "%s: tasks=%d ready=%d running=%d", key, ln.tasks, ln.ready, ln.running)
+		fmt.Fprintf(&b, "%s: tasks=%d ready=%d running=%d", strings.ReplaceAll(key, "\x00", "/"), ln.tasks, ln.ready, ln.running)
 		if ln.set != nil {
 			fmt.Fprintf(&b, " set=%+v", ln.set.KeySettings)
 			if ln.isPaused() {
@@ -295,6 +297,7 @@ var recordNames = [...]string{
 	keys.RecordAfter: "after", keys.RecordBlocked: "blocked",
 	keys.RecordErrorGroup: "errors", keys.RecordErrors: "error_state",
 	keys.RecordTenantQuota: "tenant_quota",
+	keys.RecordLimiter:     "limiter",
 	keys.RecordCron:        "cron", keys.RecordCronTemplate: "template", keys.RecordCronRun: "run",
 	keys.RecordBatch: "batch", keys.RecordBatchCounts: "batch_counts", keys.RecordBatchTask: "batch_task", keys.RecordBatchEnd: "batch_end", keys.RecordBatches: "batches",
 }
@@ -367,17 +370,61 @@ func (s *script) op(w words, cmd string) core.Op {
 	case "queue_set":
 		return s.queueSetOp(w)
 	case "queue_delete":
-		op := &core.QueueDelete{Queue: w.name(), Purge: w.has("purge"), IfVersion: -1}
-		if w.has("if_version") {
-			op.IfVersion = w.num("if_version")
-		}
-		return op
+		return &core.QueueDelete{Queue: w.name(), Purge: w.has("purge"), IfVersion: w.ifVersion()}
 	case "claim", "take":
 		return s.claimOp(w)
 	case "key_set":
 		return s.keySetOp(w)
+	case "limiter_set", "limiter_delete":
+		return s.limiterOp(w, cmd)
 	}
 	return nil
+}
+
+func (s *script) limiterOp(w words, cmd string) core.Op {
+	if cmd == "limiter_delete" {
+		return &core.LimiterDelete{Name: w.name(), IfVersion: w.ifVersion()}
+	}
+	return &core.LimiterSet{
+		Name: w.name(), Config: core.LimiterConfig{Concurrency: w.num("concurrency"), Rate: w.rate("rate")}, IfVersion: w.ifVersion(),
+	}
+}
+
+// ifVersion is the version that an op wants to find; -1: any.
+func (w words) ifVersion() int64 {
+	if w.has("if_version") {
+		return w.num("if_version")
+	}
+	return -1
+}
+
+// limiters prints all limiters, or one with those who hold it.
+func (s *script) limiters(w words) string {
+	list, err := Limiters(s.tx, testPartition, w.str("prefix", ""), w.str("after", ""), 10, s.c.Stamp)
+	if name := w.name(); name != "" && err == nil {
+		one, ok, found := Limiter(s.tx, testPartition, name, s.c.Stamp)
+		if err, list = found, []core.Limiter{one}; !ok {
+			return "none\n"
+		}
+	}
+	if err != nil {
+		return err.Error() + "\n"
+	}
+	var b strings.Builder
+	for _, x := range list {
+		fmt.Fprintf(&b, "%s v%d concurrency=%d rate=%v used=%d tasks=%d", x.Name, x.Version, x.Concurrency, x.Rate, x.Used, x.Tasks)
+		if x.Until != 0 {
+			fmt.Fprintf(&b, " until %s", since(x.Until))
+		}
+		for _, h := range x.HeldBy {
+			fmt.Fprintf(&b, " held by %s of %s", nameOf(h.Task), h.Queue)
+		}
+		for _, name := range x.Queues {
+			fmt.Fprintf(&b, " named by %s", name)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
 }
 
 // rate reads a rate such as 5/1s or 5/1s/2, of which the last is the burst.
@@ -417,7 +464,7 @@ func (s *script) keySetOp(w words) core.Op {
 
 func (s *script) createOp(w words) core.Op {
 	op := &core.TaskCreate{
-		Tag: w.str("tag", ""), Key: w.str("key", ""), Cost: uint32(w.num("cost")),
+		Tag: w.str("tag", ""), Key: w.str("key", ""), Cost: uint32(w.num("cost")), Limiters: w.all("limiters"),
 		ID: idOf(w.name()), Queue: w.str("queue", "mail"), TaskKind: w.str("kind", ""), Priority: uint8(w.num("priority")),
 		RunAt: w.at("run_at"), Delay: w.span("delay"), MaxAttempts: int32(w.num("max_attempts")),
 		MaxCrashes: int32(w.num("max_crashes")), MaxDeliveries: int32(w.num("max_deliveries")), Lease: w.span("lease"),
@@ -507,6 +554,7 @@ func (s *script) queueSetOp(w words) core.Op {
 			},
 		},
 	}
+	copy(op.Config.Share.Limiters[:], w.all("limiters"))
 	if w.has("if_version") {
 		op.IfVersion = w.num("if_version")
 	}
@@ -705,9 +753,9 @@ func (s *script) answer(op core.Op, r core.OpResult, fact core.Fact) string {
 			}
 		}
 		return b.String()
-	case *core.QueueSet:
+	case *core.QueueSet, *core.LimiterSet:
 		return fmt.Sprintf("version=%d\n", r.Version)
-	case *core.QueueDelete:
+	case *core.QueueDelete, *core.LimiterDelete:
 		return fmt.Sprintf("existed=%v\n", r.Existed)
 	case *core.TenantQuota:
 		return fmt.Sprintf("use=%+v\n", s.m.Use())

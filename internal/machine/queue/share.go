@@ -2,6 +2,7 @@ package queue
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/errs"
@@ -22,11 +23,17 @@ type share struct {
 	// The lanes of keys.
 	byKey    map[string]*lane
 	byNumber map[uint64]*lane
-	// turns are the lanes that may give a task, the next one first.
-	turns heap[turn]
-	// can is the sum of what the lanes may give.
-	can uint64
-	// stale are the lanes of which turns and can may be wrong: something of them changed since they were looked at.
+	// none is the group of the lanes whose next tasks name no limiter: in most queues, all of them. groups are the others, by name.
+	none   group
+	groups map[string]*group
+	// limits are the limiters that the queue's configuration names.
+	limits []*limiter
+	// open are the groups that may give a task, the next one first, while limiters are named in the queue. What of staleGroups is in
+	// it, or waits for a rate, may be wrong. limSeen is up to where in Machine.limLog changes of limiters were followed.
+	open        heap[*group]
+	staleGroups []*group
+	limSeen     uint64
+	// stale are the lanes of which turns and what they can give may be wrong: something of them changed since they were looked at.
 	stale []*lane
 	// dirty are the lanes that differ from their records.
 	dirty []*lane
@@ -96,7 +103,9 @@ func (r refilling) before(o refilling) bool {
 
 // newShare makes the share of a queue without lanes of keys.
 func newShare(l *queueState) *share {
-	return &share{queue: l, byKey: map[string]*lane{}, byNumber: map[uint64]*lane{}, byRefill: -1, due: core.Never}
+	s := &share{queue: l, byKey: map[string]*lane{}, byNumber: map[uint64]*lane{}, byRefill: -1, due: core.Never}
+	s.none = group{share: s, due: core.Never, byTurn: -1, byRefill: -1}
+	return s
 }
 
 // checkShareConfig refuses a configuration whose share makes no sense. The edge names what it refuses before.
@@ -110,6 +119,9 @@ func checkShareConfig(s *core.QueueShare) core.Fact {
 		return core.Invalid{Field: "config.per_key.concurrency", Message: fmt.Sprintf("must be from 0 to %d", core.MaxConcurrency)}
 	case s.MaxWorkers < 0:
 		return core.Invalid{Field: "config.max_workers", Message: "must not be negative"}
+	}
+	if fact := checkNames("config.limiters", s.LimiterNames()); fact != nil {
+		return fact
 	}
 	if fact := checkRate("config.rate", &s.Rate); fact != nil {
 		return fact
@@ -164,17 +176,12 @@ func (s *share) look(ln *lane) {
 	}
 	ln.stale = true
 	s.stale = append(s.stale, ln)
-	s.turns.keep(turn{ln}, false)
-	s.can -= uint64(ln.can)
-	ln.can = 0
+	s.leaveTurns(ln)
 }
 
 // lookAtAll notes all lanes: what rules them changed.
 func (s *share) lookAtAll() {
-	for _, t := range s.turns.items {
-		t.byTurn = -1
-	}
-	s.turns.items = nil
+	s.emptyTurns()
 	s.look(&s.queue.plain)
 	for _, ln := range s.sorted() {
 		s.look(ln)
@@ -183,6 +190,7 @@ func (s *share) lookAtAll() {
 
 // refresh brings what a share derives of its lanes up to date.
 func (m *Machine) refresh(v core.View, stamp core.ShardTime, s *share) error {
+	m.lookAtLimiters(s)
 	for _, ln := range s.stale {
 		ln.stale = false
 		if ln.number != 0 && s.byNumber[ln.number] != ln {
@@ -194,13 +202,18 @@ func (m *Machine) refresh(v core.View, stamp core.ShardTime, s *share) error {
 	}
 	clear(s.stale)
 	s.stale = emptied(s.stale)
+	if len(s.staleGroups) > 0 {
+		if err := m.judgeGroups(v, stamp, s); err != nil {
+			return err
+		}
+	}
 	return m.holdQueue(v, stamp, s)
 }
 
 // holdQueue notes whether the rate of a queue holds up what its lanes may give, and until when.
 func (m *Machine) holdQueue(v core.View, stamp core.ShardTime, s *share) error {
 	rate := s.queue.config.Share.Rate
-	t, ok := s.turns.top()
+	t, ok := s.next()
 	if !ok || rate.Limit == 0 || s.queue.removed {
 		m.setRefill(s, core.Never, false)
 		return nil
@@ -243,10 +256,11 @@ func (m *Machine) refreshLane(v core.View, stamp core.ShardTime, s *share, ln *l
 	case ln.number != 0 && ln.isIdle() && nanos(stamp) < int64(ln.rate):
 		due = core.ShardTime((int64(ln.rate) + 999_999) / 1_000_000)
 	}
-	s.can += uint64(can)
 	ln.can, ln.due = can, due
-	s.turns.keep(turn{ln}, can > 0)
 	m.refills.keep(refill{ln}, due != core.Never)
+	if can > 0 {
+		return m.enterTurns(v, s, ln)
+	}
 	return nil
 }
 
@@ -287,7 +301,7 @@ func (m *Machine) nextLane(tx core.Txn, c *core.ApplyContext, l *queueState, wor
 	if err := m.refresh(tx, c.Stamp, s); err != nil {
 		return nil, err
 	}
-	t, ok := s.turns.top()
+	t, ok := s.next()
 	if !ok {
 		return nil, nil
 	}
@@ -310,7 +324,7 @@ func (s *share) running() uint64 {
 	limit, now := s.queue.config.Share.Concurrency, s.queue.states[core.Running]
 	switch {
 	case limit == 0:
-		return s.can + 1
+		return math.MaxUint64
 	case now >= uint64(limit):
 		return 0
 	}
@@ -342,6 +356,7 @@ func (m *Machine) charge(c *core.ApplyContext, ln *lane, id core.TaskID, cost ui
 
 // refillAt lets the lanes be looked at again whose rates let something go at a stamp, and wakes their queues.
 func (m *Machine) refillAt(stamp core.ShardTime) (some bool) {
+	m.refillGroups(stamp)
 	for {
 		r, ok := m.refills.top()
 		if !ok || r.due > stamp {
@@ -368,6 +383,20 @@ func (m *Machine) refillAt(stamp core.ShardTime) (some bool) {
 	}
 }
 
+// refillGroups lets the groups be looked at again that rates of limiters let go at a stamp, and wakes their queues.
+func (m *Machine) refillGroups(stamp core.ShardTime) {
+	for {
+		r, ok := m.groupRefills.top()
+		if !ok || r.due > stamp {
+			return
+		}
+		m.groupRefills.remove(r)
+		r.due = core.Never
+		m.touchShare(r.share)
+		r.share.lookGroup(r.group)
+	}
+}
+
 // refillDue is when the next rate lets something go.
 func (m *Machine) refillDue() core.ShardTime {
 	due := core.Never
@@ -375,6 +404,9 @@ func (m *Machine) refillDue() core.ShardTime {
 		due = r.due
 	}
 	if r, ok := m.refilling.top(); ok {
+		due = min(due, r.due)
+	}
+	if r, ok := m.groupRefills.top(); ok {
 		due = min(due, r.due)
 	}
 	return due
@@ -406,6 +438,11 @@ func (m *Machine) ruleShare(l *queueState, was *core.QueueShare, stamp core.Shar
 	s := m.shareOf(l)
 	is := &l.config.Share
 	s.rate = s.rate.under(&was.Rate, &is.Rate, stamp)
+	if was.Limiters != is.Limiters {
+		held := s.limits
+		m.ruleLimits(s)
+		m.rehold(l, held, s.limits)
+	}
 	if was.KeyRate != is.KeyRate {
 		m.rerate(&l.plain, was.KeyRate, is.KeyRate, stamp)
 		for _, ln := range s.sorted() { // what is written is written in the same order everywhere
@@ -500,7 +537,7 @@ func (l *queueState) available(stamp core.ShardTime) uint64 {
 	case s.byRefill >= 0:
 		return 0
 	default:
-		n := min(s.can, s.running())
+		n := min(s.gives(stamp), s.running())
 		return uint64(s.rate.room(&l.config.Share.Rate, stamp, uint32(min(n, 1<<30))))
 	}
 }
@@ -517,6 +554,9 @@ func (m *Machine) endLane(tx core.Txn, stamp core.ShardTime, s *share, ln *lane)
 		m.lanes--
 		return
 	}
+	if ln.tasks == 0 { // not earlier: an edit takes the last task out and puts it back
+		ln.named = false
+	}
 	m.value = appendLaneRecord(m.value[:0], &ln.laneState)
 	m.put(tx, ln.isStored)
 	ln.isStored = true
@@ -524,11 +564,10 @@ func (m *Machine) endLane(tx core.Txn, stamp core.ShardTime, s *share, ln *lane)
 
 // forgetLane takes a lane out of all that is derived of it.
 func (m *Machine) forgetLane(s *share, ln *lane) {
-	s.turns.keep(turn{ln}, false)
+	s.leaveTurns(ln)
 	m.refills.keep(refill{ln}, false)
 	m.keyResumes.keep(keyResuming{ln}, false)
-	s.can -= uint64(ln.can)
-	ln.can, ln.due = 0, core.Never
+	ln.due = core.Never
 	m.dropHeads(ln)
 }
 
@@ -539,11 +578,12 @@ func (m *Machine) forgetShare(s *share) {
 		m.forgetLane(s, ln)
 		m.lanes--
 	}
+	m.forgetGroups(s)
 	m.refills.keep(refill{&l.plain}, false)
 	m.setRefill(s, core.Never, false)
 	number, tasks, ready, running := l.plain.number, l.plain.tasks, l.plain.ready, l.plain.running
 	l.plain.laneState = laneState{number: number, tasks: tasks, ready: ready, running: running}
-	l.plain.can, l.plain.due, l.plain.byTurn, l.plain.stale, l.plain.dirty = 0, core.Never, -1, false, false
+	l.plain.due, l.plain.stale, l.plain.dirty = core.Never, false, false
 	l.share = nil
 }
 
@@ -571,6 +611,10 @@ func (m *Machine) openShares(v core.View) error {
 		}
 		s.stored, s.isStored = append(s.stored, value...), true
 		l.share = s
+		if _, err := m.resolve(l.config.Share.LimiterNames()); err != nil {
+			return false, err
+		}
+		m.ruleLimits(s)
 		return true, m.openLanes(v, s)
 	})
 }
@@ -650,6 +694,7 @@ const (
 	laneHeldReady
 	laneIsSet
 	laneIsPaused
+	laneNamed
 )
 
 // appendLane writes the fields of a lane, those that are rarely there by flags.
@@ -663,6 +708,9 @@ func appendLane(b []byte, ln *laneState) []byte {
 	}
 	if ln.heldReady {
 		f |= laneHeldReady
+	}
+	if ln.named {
+		f |= laneNamed
 	}
 	if ln.set != nil {
 		f |= laneIsSet
@@ -701,7 +749,7 @@ func (r *reader) lane() (ln laneState) {
 	if f&laneHeld != 0 {
 		ln.held, ln.heldCost = r.id(), r.u32()
 	}
-	ln.heldReady = f&laneHeldReady != 0
+	ln.heldReady, ln.named = f&laneHeldReady != 0, f&laneNamed != 0
 	if f&laneIsSet != 0 {
 		ln.set = &laneSet{KeySettings: core.KeySettings{Weight: r.u32(), Concurrency: r.int(), Rate: r.rate()}}
 		if f&laneIsPaused != 0 {

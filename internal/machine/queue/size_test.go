@@ -230,8 +230,8 @@ func TestOpenReadsNothingOfWaitingAndEndedTasks(t *testing.T) {
 	w.tx.ResetCounts()
 	w.restart()
 	// Three queues with two records each and a seek for what ended, ten running tasks, two seeks for the timers, one for expiries, one for bulk jobs, one for
-	// crons, one for groups of errors, one for removed queues, one for unique keys, one for shares, and the quota of the tenant.
-	if c := w.tx.Counts(); c.Gets > 1+3+10+1+1 || c.Scans > 1+1+1+2+1+1+1+1+2+1 || c.Scanned > 3+10+1+1 {
+	// crons, one for limiters, one for groups of errors, one for removed queues, one for unique keys, one for shares, and the quota of the tenant.
+	if c := w.tx.Counts(); c.Gets > 1+3+10+1+1 || c.Scans > 1+1+1+2+1+1+1+1+1+2+1 || c.Scanned > 3+10+1+1 {
 		t.Errorf("opening reads %+v", c)
 	}
 }

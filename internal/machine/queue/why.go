@@ -1,6 +1,8 @@
 package queue
 
 import (
+	"slices"
+
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/keys"
 )
@@ -58,16 +60,11 @@ func Why(v core.View, p core.Partition, id core.TaskID, stamp core.ShardTime) (w
 		return w, err == nil, err
 	}
 	w.Since = t.ReadyAt
-	limits, err := limitReasons(v, p, id, &row, l.name, &rec, stamp)
+	limits, err := readyReasons(v, p, id, &row, l.name, &rec, &s, stamp)
 	if err != nil {
 		return w, false, err
 	}
 	w.Reasons = append(w.Reasons, limits...)
-	tenant, err := tenantReason(v, p)
-	if err != nil {
-		return w, false, err
-	}
-	w.Reasons = append(w.Reasons, tenant...)
 	var first []core.TaskID
 	w.Ahead, w.Exact, first, err = ahead(v, p, l, &rec)
 	switch {
@@ -86,6 +83,20 @@ func Why(v core.View, p core.Partition, id core.TaskID, stamp core.ShardTime) (w
 		w.Reasons = append(w.Reasons, core.WhyReason{Code: core.WhyNext, Object: l.name})
 	}
 	return w, true, nil
+}
+
+// readyReasons says which limits hold a ready task up: those of its queue and key, its limiters, and the quota of the tenant.
+func readyReasons(v core.View, p core.Partition, id core.TaskID, row *queueRow, name string, rec *record, s *spec, stamp core.ShardTime) ([]core.WhyReason, error) {
+	out, err := limitReasons(v, p, id, row, name, rec, stamp)
+	if err != nil {
+		return nil, err
+	}
+	held, err := limiterReasons(v, p, s.limiters, &row.config.Share, max(rec.cost, 1), stamp)
+	if err != nil {
+		return nil, err
+	}
+	tenant, err := tenantReason(v, p)
+	return slices.Concat(out, held, tenant), err
 }
 
 // endReason is the reason of a task that has ended.

@@ -29,7 +29,7 @@ func limitReasons(v core.View, p core.Partition, id core.TaskID, row *queueRow, 
 		code = "" // it is the one that goes next
 	}
 	if code != "" {
-		r := core.WhyReason{Code: code, Object: ln.key, Until: until}
+		r := core.WhyReason{Code: code, Object: ln.shownKey(), Until: until}
 		switch code {
 		case core.WhyPaused:
 			pause := &ln.set.paused
@@ -129,11 +129,12 @@ func laneOfTask(v core.View, p core.Partition, l *queueState, id core.TaskID) (*
 	if err != nil {
 		return nil, err
 	}
-	value, ok, err := v.Get(keys.AppendLane(nil, p, l.number, string(made.key)))
+	name := laneKey(string(made.key), made.limiters)
+	value, ok, err := v.Get(keys.AppendLane(nil, p, l.number, name))
 	if err != nil || !ok {
 		return nil, err
 	}
-	ln := newLane(l, string(made.key), 0)
+	ln := newLane(l, name, 0)
 	ln.laneState, err = decodeLaneRecord(value)
 	return &ln, err
 }
