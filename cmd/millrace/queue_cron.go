@@ -30,6 +30,7 @@ type cronFlags struct {
 	zone, kind, overlap, catchUp string
 	key                          string
 	labels                       map[string]string
+	limiters                     []string
 	jitter                       time.Duration
 	start, end                   time.Time
 	paused                       bool
@@ -65,7 +66,7 @@ from now on.`,
 				body = v
 			}
 			return a.with(c.Context(), func(ctx context.Context, client *millrace.Client) error {
-				job := millrace.Job[any, []byte](cmp.Or(f.kind, args[2])).Queue(args[2]).Priority(f.priority).Attempts(f.attempts)
+				job := millrace.Job[any, []byte](cmp.Or(f.kind, args[2])).Queue(args[2]).Priority(f.priority).Attempts(f.attempts).Limiters(f.limiters...)
 				got, err := job.Cron(ctx, client, args[0], args[1], body, opts...)
 				if err != nil {
 					return err
@@ -80,6 +81,7 @@ from now on.`,
 	flags.StringToStringVar(&f.labels, "label", nil, "label NAME=VALUE of the tasks; may be repeated")
 	flags.StringVar(&f.key, "key", "", "key of the tasks: the line of the queue that they wait in, which has its share and limits")
 	flags.IntVar(&f.cost, "cost", 0, "what each task weighs in shares and rates; default 1")
+	flags.StringSliceVar(&f.limiters, "limiter", nil, "name of a limiter that the tasks need; may be repeated, at most 4")
 	flags.IntVar(&f.priority, "priority", 0, "priority of the tasks, 0 to 9")
 	flags.IntVar(&f.attempts, "attempts", 0, "number of failed attempts after which a task is dead; default the queue's")
 	flags.StringVar(&f.overlap, "overlap", "skip", "what a slot does while the task before has not ended: skip, allow, queue_one or cancel_previous")

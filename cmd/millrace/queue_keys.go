@@ -65,6 +65,7 @@ func shareFlags(f *pflag.FlagSet, cfg *millrace.QueueConfig) {
 	f.Var(rateFlag{&cfg.Rate}, "rate", "limit of what begins in a time, as LIMIT/PER or LIMIT/PER/BURST, such as 100/1m; default none")
 	f.Int64Var(&cfg.PerKey.Concurrency, "key-concurrency", 0, "limit of tasks of one key that run at once; default none")
 	f.Var(rateFlag{&cfg.PerKey.Rate}, "key-rate", "limit of what begins of one key in a time; default none")
+	f.StringSliceVar(&cfg.Limiters, "limiter", nil, "name of a limiter that each task needs besides its own; may be repeated, at most 4")
 	f.IntVar(&cfg.MaxWorkers, "max-workers", 0, "limit of workers that have tasks at once, per partition; default none")
 }
 

@@ -89,7 +89,7 @@ Exit codes: 0 ok, 1 refused or failed, 2 usage, 3 unavailable; serve adds 20 sto
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON, one value per line")
 	// The order here is that of the help.
-	root.AddCommand(a.serveCmd(), a.demoCmd(), a.demoWorkerCmd(), a.taskCmd(), a.queueCmd(), a.workerCmd(), a.bulkCmd(), a.batchCmd(), a.kvCmd(), a.refCmd(), a.searchCmd(), a.namespaceCmd(), a.tenantCmd(),
+	root.AddCommand(a.serveCmd(), a.demoCmd(), a.demoWorkerCmd(), a.taskCmd(), a.queueCmd(), a.limiterCmd(), a.workerCmd(), a.bulkCmd(), a.batchCmd(), a.kvCmd(), a.refCmd(), a.searchCmd(), a.namespaceCmd(), a.tenantCmd(),
 		a.workCmd(), a.uiCmd(), a.doctorCmd(), a.backupCmd(), a.restoreCmd(), a.tokenCmd(), a.clusterCmd(), a.benchCmd(), a.versionCmd())
 	// All commands get the same checks of their arguments, so no command has to call them itself.
 	for _, c := range root.Commands() {

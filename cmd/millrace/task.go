@@ -185,6 +185,8 @@ type taskFlags struct {
 	// at is a time as in RFC 3339, which excludes delay.
 	kind, id, unique, tag, key, batch, at string
 	cost                                  int
+	// Names of limiters.
+	limiters []string
 	// until and conflict are words about the unique key.
 	until, conflict string
 	// Tasks to wait for, each an id, or ID:terminal; onDepFailure is hold, cancel or run.
@@ -240,7 +242,8 @@ func (a *app) taskCreateCmd() *cobra.Command {
 	flags.StringVar(&f.conflict, "on-conflict", "return", "what a second create of the unique key does: return, reject or replace")
 	flags.StringVar(&f.tag, "tag", "", "tag: tasks and keys with one tag share a partition and can change together")
 	flags.StringVar(&f.key, "key", "", "key: the line of the queue that the task waits in, which has its share and limits")
-	flags.IntVar(&f.cost, "cost", 0, "what the task weighs in shares and rates; default 1")
+	flags.IntVar(&f.cost, "cost", 0, "what the task weighs in shares, rates and limiters; default 1")
+	flags.StringSliceVar(&f.limiters, "limiter", nil, "name of a limiter that the task needs; may be repeated, at most 4 together with those of its queue")
 	flags.StringArrayVar(&f.after, "after", nil, "id of a task that must complete before; ID:terminal: that must only end; may be repeated")
 	flags.StringVar(&f.batch, "batch", "", "id of the open batch that the task is added to")
 	flags.StringVar(&f.onDepFailure, "on-dep-failure", "", "what follows when a task of --after is not completed: hold, cancel or run; default hold")
@@ -281,6 +284,9 @@ func (a *app) createTask(ctx context.Context, c *millrace.Client, queue string, 
 	}
 	if f.cost != 0 {
 		opts = append(opts, millrace.Cost(f.cost))
+	}
+	if len(f.limiters) > 0 {
+		opts = append(opts, millrace.Limiters(f.limiters...))
 	}
 	more, err := uniqueOptions(f.until, f.conflict)
 	switch {

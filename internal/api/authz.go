@@ -87,6 +87,11 @@ var methods = map[string]edge.Rule{
 	"/millrace.v1.CronService/Trigger": operates,
 	"/millrace.v1.CronService/Pause":   operates,
 	"/millrace.v1.CronService/Resume":  operates,
+	// A limiter holds up tasks of any queue: who sets one reaches all of them.
+	"/millrace.v1.LimiterService/List":   edge.Needs(auth.TaskRead),
+	"/millrace.v1.LimiterService/Get":    edge.Needs(auth.TaskRead),
+	"/millrace.v1.LimiterService/Set":    edge.Needs(auth.Admin),
+	"/millrace.v1.LimiterService/Delete": edge.Needs(auth.Admin),
 
 	"/millrace.v1.BatchService/Open":   edge.Needs(auth.TaskCreate),
 	"/millrace.v1.BatchService/List":   edge.Needs(auth.TaskRead),

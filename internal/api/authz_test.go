@@ -144,6 +144,21 @@ func operateRequests() map[string]proto.Message {
 		"/millrace.v1.BulkService/List":    &pb.ListBulkRequest{},
 		"/millrace.v1.BulkService/Get":     &pb.GetBulkRequest{Id: apitest.ID(1)},
 		"/millrace.v1.BulkService/Cancel":  &pb.CancelBulkRequest{Id: apitest.ID(1)},
+		"/millrace.v1.LimiterService/Set":    &pb.SetLimiterRequest{Name: "api", Config: &pb.LimiterConfig{Concurrency: 2}},
+		"/millrace.v1.LimiterService/Get":    &pb.GetLimiterRequest{Name: "api"},
+		"/millrace.v1.LimiterService/Delete": &pb.DeleteLimiterRequest{Name: "api"},
+		"/millrace.v1.CronService/Get":       &pb.GetCronRequest{Name: "nightly"},
+		"/millrace.v1.CronService/Runs":      &pb.ListCronRunsRequest{Name: "nightly"},
+		"/millrace.v1.CronService/Delete":    &pb.DeleteCronRequest{Name: "nightly"},
+		"/millrace.v1.CronService/Trigger":   &pb.TriggerCronRequest{Name: "nightly"},
+		"/millrace.v1.CronService/Pause":     &pb.PauseCronRequest{Name: "nightly"},
+		"/millrace.v1.CronService/Resume":    &pb.ResumeCronRequest{Name: "nightly"},
+		"/millrace.v1.CronService/Preview":   &pb.PreviewCronRequest{Schedule: "@daily"},
+		"/millrace.v1.BulkService/Start":     &pb.StartBulkRequest{Action: pb.BulkJob_CANCEL},
+		"/millrace.v1.BulkService/Redrive":   &pb.RedriveRequest{Queue: "mail"},
+		"/millrace.v1.BulkService/List":      &pb.ListBulkRequest{},
+		"/millrace.v1.BulkService/Get":       &pb.GetBulkRequest{Id: apitest.ID(1)},
+		"/millrace.v1.BulkService/Cancel":    &pb.CancelBulkRequest{Id: apitest.ID(1)},
 	}
 }
 

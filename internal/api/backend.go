@@ -20,6 +20,7 @@ type Backend interface {
 	BulkBackend
 	CronBackend
 	BatchBackend
+	LimiterBackend
 	TaskBackend
 	KeyBackend
 	TenantBackend
@@ -107,6 +108,14 @@ type BatchBackend interface {
 	WaitBatch(ctx context.Context, p core.Partition, id core.TaskID) (core.Batch, core.At, error)
 }
 
+// LimiterBackend reads limiters.
+type LimiterBackend interface {
+	// Limiters reads up to limit limiters of a partition with a prefix, by name, behind a name.
+	Limiters(ctx context.Context, p core.Partition, prefix, after string, limit int, o core.ReadOptions) ([]core.Limiter, core.At, error)
+	// Limiter reads one limiter, with who holds it and which queues name it. NotFound when there is none.
+	Limiter(ctx context.Context, p core.Partition, name string, o core.ReadOptions) (core.Limiter, core.At, error)
+}
+
 // TaskBackend reads tasks, and gives them to unary callers.
 type TaskBackend interface {
 	// Task reads one task. NotFound when it is unknown.
@@ -189,20 +198,21 @@ type NodeBackend interface {
 
 // parts is the node by what is asked of it, for what several services share.
 type parts struct {
-	places  PlaceBackend     // where partitions are led
-	commits CommitBackend    // into the log
-	spaces  NamespaceBackend // namespaces
-	queues  QueueBackend     // counters and configurations of queues
-	bulk    BulkBackend      // jobs about many tasks
-	crons   CronBackend      // crons and their runs
-	batches BatchBackend     // batches and the waits for their ends
-	tasks   TaskBackend      // reads and claims
-	keys    KeyBackend       // reads and rates
-	search  SearchBackend    // collections and searches
-	self    NodeBackend      // what the node itself is
+	places   PlaceBackend     // where partitions are led
+	commits  CommitBackend    // into the log
+	spaces   NamespaceBackend // namespaces
+	queues   QueueBackend     // counters and configurations of queues
+	bulk     BulkBackend      // jobs about many tasks
+	crons    CronBackend      // crons and their runs
+	batches  BatchBackend     // batches and the waits for their ends
+	limiters LimiterBackend   // limiters
+	tasks    TaskBackend      // reads and claims
+	keys     KeyBackend       // reads and rates
+	search   SearchBackend    // collections and searches
+	self     NodeBackend      // what the node itself is
 }
 
 // newParts divides a node.
 func newParts(b Backend) parts {
-	return parts{places: b, commits: b, spaces: b, queues: b, bulk: b, crons: b, batches: b, tasks: b, keys: b, search: b, self: b}
+	return parts{places: b, commits: b, spaces: b, queues: b, bulk: b, crons: b, batches: b, limiters: b, tasks: b, keys: b, search: b, self: b}
 }

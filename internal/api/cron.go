@@ -209,7 +209,7 @@ func (t *Translator) template(op *core.TaskCreate, in *pb.TaskTemplate) core.Fac
 	fact := t.fillCreate(op, &pb.TaskSpec{
 		Queue: in.GetQueue(), Kind: in.GetKind(), Payload: in.GetPayload(), ContentType: in.GetContentType(), Headers: in.GetHeaders(), Priority: in.GetPriority(),
 		MaxAttempts: in.GetMaxAttempts(), MaxCrashes: in.GetMaxCrashes(), MaxDeliveries: in.MaxDeliveries, Lease: in.GetLease(), MaxRun: in.GetMaxRun(),
-		Retry: in.GetRetry(), Labels: in.GetLabels(), Tag: in.GetTag(), Key: in.GetKey(), Cost: in.GetCost(),
+		Retry: in.GetRetry(), Labels: in.GetLabels(), Tag: in.GetTag(), Key: in.GetKey(), Cost: in.GetCost(), Limiters: in.GetLimiters(),
 	})
 	op.ID = core.TaskID{}
 	if op.Cost == 1 { // as without one: the same template has the same bytes
@@ -533,6 +533,7 @@ func showTemplate(op *core.TaskCreate) *pb.TaskTemplate {
 		MaxAttempts: op.MaxAttempts, MaxCrashes: op.MaxCrashes, Lease: spanOf(op.Lease), MaxRun: spanOf(op.MaxRun), Tag: op.Tag, Labels: showLabels(op.Labels),
 		Key: op.Key, Cost: op.Cost,
 	}
+	out.Limiters = op.Limiters
 	if op.MaxDeliveries != 0 {
 		n := max(op.MaxDeliveries, 0)
 		out.MaxDeliveries = &n

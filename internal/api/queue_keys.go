@@ -13,11 +13,15 @@ import (
 )
 
 // sharedFields reads the fields that a create has from core.FormatShare on.
-func (t *Translator) sharedFields(op *core.TaskCreate, in *pb.TaskSpec) core.Fact {
+func (t *Translator) sharedFields(op *core.TaskCreate, in *pb.TaskSpec) (fact core.Fact) {
 	// A refusal names a field that the client has given.
 	field := "key"
-	if in.GetKey() == "" {
+	switch {
+	case in.GetKey() != "":
+	case in.GetCost() != 0:
 		field = "cost"
+	default:
+		field = "limiters"
 	}
 	if fact := t.shared(field); fact != nil {
 		return fact
@@ -31,7 +35,8 @@ func (t *Translator) sharedFields(op *core.TaskCreate, in *pb.TaskSpec) core.Fac
 		return edge.Beyond("cost", "cost", core.MaxCost, "is out of range")
 	}
 	op.Key, op.Cost = in.GetKey(), in.GetCost()
-	return nil
+	op.Limiters, fact = limiterNames("limiters", in.GetLimiters())
+	return fact
 }
 
 // TaskKey holds a key to its form.
@@ -95,7 +100,9 @@ func (t *Translator) queueShare(in *pb.QueueConfig) (s core.QueueShare, fact cor
 		return s, edge.Invalid("max_workers", "must not be negative")
 	}
 	s.MaxWorkers = in.GetMaxWorkers()
-	return s, nil
+	names, fact := limiterNames("limiters", in.GetLimiters())
+	copy(s.Limiters[:], names)
+	return s, fact
 }
 
 // concurrency reads how many tasks run at once; 0: there is no bound.
@@ -161,6 +168,7 @@ func showShare(out *pb.QueueConfig, s *core.QueueShare) {
 		out.Order = pb.QueueConfig_STRICT
 	}
 	out.Concurrency, out.Rate, out.PerKey, out.MaxWorkers = s.Concurrency, showRate(s.Rate), showPerKey(s), s.MaxWorkers
+	out.Limiters = s.LimiterNames()
 }
 
 // keyOrders are the orders of a list of keys.

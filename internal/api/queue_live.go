@@ -150,7 +150,7 @@ func showLimits(c *core.QueueConfig) *pb.QueueLimits {
 	s := &c.Share
 	out := &pb.QueueLimits{
 		MaxTasks: l.MaxTasks, MaxBytes: l.MaxBytes, DefaultTtl: spanOf(l.DefaultTTL), Ceilings: showCeilings(l),
-		Concurrency: s.Concurrency, Rate: showRate(s.Rate), PerKey: showPerKey(s), MaxWorkers: s.MaxWorkers,
+		Concurrency: s.Concurrency, Rate: showRate(s.Rate), PerKey: showPerKey(s), MaxWorkers: s.MaxWorkers, Limiters: s.LimiterNames(),
 	}
 	if proto.Size(out) == 0 {
 		return nil

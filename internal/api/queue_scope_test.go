@@ -87,6 +87,10 @@ var queueScopes = map[string]string{
 	"/millrace.v1.BatchService/Wait":            unknown,
 	"/millrace.v1.BatchService/Seal":            unknown,
 	"/millrace.v1.BatchService/Cancel":          unknown,
+	"/millrace.v1.LimiterService/List":          elsewise, // without tasks and queues that the token does not reach
+	"/millrace.v1.LimiterService/Get":           elsewise,
+	"/millrace.v1.LimiterService/Set":           denied,
+	"/millrace.v1.LimiterService/Delete":        denied,
 	"/millrace.v1.WorkerService/List":           tellsNone,
 	"/millrace.v1.WorkerService/Quiet":          unknown,
 	"/millrace.v1.CommitService/Commit":         elsewise, // its ops have a test of their own
@@ -179,7 +183,7 @@ func TestEveryMethodIsOpenToATokenOfItsQueue(t *testing.T) {
 	r.n.Known = []core.Worker{{ID: "w", Queues: []string{"mail"}}}
 	r.n.Mu.Unlock()
 	all := map[string]bool{ // of all queues, which this token does not reach
-		"/millrace.v1.QueueService/DeleteNamespace": true, "/millrace.v1.QueueService/SetNamespace": true, "/millrace.v1.BulkService/Start": true,
+		"/millrace.v1.QueueService/DeleteNamespace": true, "/millrace.v1.QueueService/SetNamespace": true, "/millrace.v1.LimiterService/Set": true, "/millrace.v1.LimiterService/Delete": true, "/millrace.v1.BulkService/Start": true,
 		"/millrace.v1.BulkService/Get": true, "/millrace.v1.BulkService/Cancel": true, // the job of the fixture is
 	}
 	for full, answer := range queueScopes {

@@ -226,6 +226,7 @@ func (s *Server) services() []service {
 		{&pb.BulkService_ServiceDesc, s.Bulk()},
 		{&pb.CronService_ServiceDesc, s.Crons()},
 		{&pb.BatchService_ServiceDesc, s.Batches()},
+		{&pb.LimiterService_ServiceDesc, s.Limiters()},
 		{&pb.RefService_ServiceDesc, s.Refs()},
 		{&pb.ServerService_ServiceDesc, s.Info()},
 		{&pb.SearchService_ServiceDesc, s.Searches()},

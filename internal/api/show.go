@@ -64,7 +64,7 @@ func ShowTask(t *core.Task) *pb.Task {
 		Attempt: t.Attempt, Failures: t.Failures, Crashes: t.Crashes, Snoozes: t.Snoozes, Redrives: t.Redrives,
 		CreatedAt: TimeOf(t.CreatedAt), ReadyAt: TimeOf(t.ReadyAt), StartedAt: TimeOf(t.StartedAt),
 		FinishedAt: TimeOf(t.FinishedAt), Creator: t.Creator, Worker: t.Worker, LeaseUntil: TimeOf(t.LeaseUntil),
-		Result: t.Result, ResultType: t.ResultType, HasResult: t.HasResult, Error: showError(t.Error), Tag: t.Tag, Key: t.Key, Cost: t.Cost,
+		Result: t.Result, ResultType: t.ResultType, HasResult: t.HasResult, Error: showError(t.Error), Tag: t.Tag, Key: t.Key, Cost: t.Cost, Limiters: t.Limiters,
 		Labels: showLabels(t.Labels), ExpiresAt: TimeOf(t.ExpiresAt), Cancel: showCancel(t.Cancel),
 		Progress:    showProgress(t.Progress),
 		Fingerprint: t.Fingerprint.String(),

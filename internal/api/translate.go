@@ -111,7 +111,7 @@ func (t *Translator) fillCreate(op *core.TaskCreate, in *pb.TaskSpec) (fact core
 			return fact
 		}
 	}
-	if in.GetKey() != "" || in.GetCost() != 0 {
+	if in.GetKey() != "" || in.GetCost() != 0 || len(in.GetLimiters()) > 0 {
 		if fact = t.sharedFields(op, in); fact != nil {
 			return fact
 		}

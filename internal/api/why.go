@@ -196,8 +196,17 @@ func (ts *TaskService) Why(ctx context.Context, in *pb.WhyRequest) (*pb.WhyRespo
 	}
 	for i := range w.Reasons {
 		r := &w.Reasons[i]
+		held := r.HeldBy
+		if len(r.Holders) == len(held) { // of queues that the token may not reach
+			held = nil
+			for i, queue := range r.Holders {
+				if c.who.ReachesQueue(queue) {
+					held = append(held, r.HeldBy[i])
+				}
+			}
+		}
 		out.Reasons = append(out.Reasons, &pb.WhyReason{
-			Code: r.Code, Text: whyText(&w, r), Object: r.Object, Note: r.Note, Until: TimeOf(r.Until), Limit: r.Limit, HeldBy: r.HeldBy,
+			Code: r.Code, Text: whyText(&w, r), Object: r.Object, Note: r.Note, Until: TimeOf(r.Until), Limit: r.Limit, HeldBy: held,
 		})
 	}
 	return out, nil
@@ -249,6 +258,11 @@ func limitText(w *core.Why, r *core.WhyReason) string {
 		return fmt.Sprintf("As many tasks of the tenant run as may: %d.", r.Limit)
 	case core.WhyOrder:
 		return "A task of its key that goes before it has not ended."
+	case core.WhyLimiter:
+		if r.Until != 0 {
+			return fmt.Sprintf("As much began lately under limiter %q as its rate lets.", r.Object)
+		}
+		return fmt.Sprintf("As much runs under limiter %q as may: %d.", r.Object, r.Limit)
 	}
 	if r.Object != w.Queue {
 		return fmt.Sprintf("%s began as much lately as its rate lets it.", keyText(r.Object))
@@ -300,7 +314,7 @@ func whyText(w *core.Why, r *core.WhyReason) string {
 		return fmt.Sprintf("No node leads partition %s: nothing of it changes.", r.Object)
 	case core.WhyDiskFull:
 		return fmt.Sprintf("Node %s has no room on its disk: a report of its worker, or a completion that writes anything else, is refused.", r.Object)
-	case core.WhyLaneLimit, core.WhyQueueLimit, core.WhyRate, core.WhyMaxWorkers, core.WhyTenant, core.WhyOrder:
+	case core.WhyLaneLimit, core.WhyQueueLimit, core.WhyRate, core.WhyMaxWorkers, core.WhyLimiter, core.WhyTenant, core.WhyOrder:
 		return limitText(w, r)
 	case core.WhyPaused:
 		if r.Object != w.Queue {

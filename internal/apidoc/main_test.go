@@ -28,7 +28,7 @@ func compiled(t *testing.T) []byte {
 	set := new(descriptorpb.FileDescriptorSet)
 	for _, m := range []proto.Message{
 		new(descriptorpb.FileOptions), new(restpb.Route), new(durationpb.Duration), new(timestamppb.Timestamp), new(pb.RefChange), new(pb.Point), new(pb.Task), new(pb.KVGetRequest),
-		new(pb.StatusRequest), new(pb.Repo), new(pb.Collection), new(pb.Overview), new(pb.ClusterStatusRequest), new(pb.TenantConfig), new(pb.BulkJob), new(pb.Cron), new(pb.Batch),
+		new(pb.StatusRequest), new(pb.Repo), new(pb.Collection), new(pb.Overview), new(pb.ClusterStatusRequest), new(pb.TenantConfig), new(pb.BulkJob), new(pb.Cron), new(pb.Batch), new(pb.Limiter),
 		new(pb.Worker), new(pb.ErrorGroup),
 	} {
 		set.File = append(set.File, protodesc.ToFileDescriptorProto(m.ProtoReflect().Descriptor().ParentFile()))

@@ -183,6 +183,10 @@ func describe(e *pb.Error, fact core.Fact, values bool) {
 		e.Reason, e.Details = "batch_closed", map[string]string{"state": f.State.String(), "batch": f.Batch.String()}
 	case core.NotEmpty:
 		e.Reason, e.Details = "namespace_not_empty", map[string]string{"held": strings.Join(f.Held, ",")}
+	case core.NotFound:
+		if f.Kind == "limiter" { // a task or a queue may name several
+			e.Details = map[string]string{"limiter": f.ID}
+		}
 	case core.InUse:
 		e.Reason, e.Details = f.Kind+"_in_use", map[string]string{f.Kind: f.ID, "by": f.By}
 	case core.WrongMembership:

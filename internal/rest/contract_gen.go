@@ -56,8 +56,6 @@ var fieldGateWords = []string{"", "role", "credential", "block"}
 
 var memberVerbWords = []string{"", "add", "remove", "replace", "promote", "set", "cancel", "drain", "undrain"}
 
-var batchStateWords = []string{"", "open", "sealed", "cancelling", "finished"}
-
 var bulkJobActionWords = []string{"", "cancel", "retry", "delete", "prioritize"}
 
 var bulkJobStateWords = []string{"", "running", "done", "stopped"}
@@ -101,11 +99,11 @@ var taskSpecFields = []jsonField[taskSpecBody]{
 	{"expires_at", func(d *jsonReader, m *taskSpecBody) { m.ExpiresAt = d.time() }},
 	{"key", func(d *jsonReader, m *taskSpecBody) { m.Key = d.Filled() }},
 	{"cost", func(d *jsonReader, m *taskSpecBody) { m.Cost = d.Uint32() }},
+	{"limiters", func(d *jsonReader, m *taskSpecBody) { m.Limiters = d.Texts("limiters", 4) }},
 	{"after", func(d *jsonReader, m *taskSpecBody) {
 		d.Array("after", 100, func() { m.After = append(m.After, readNew(d, afterFields)) })
 	}},
 	{"on_dep_failure", func(d *jsonReader, m *taskSpecBody) { m.OnDepFailure = pb.OnDepFailure(d.OneOf(onDepFailureWords)) }},
-	{"batch", func(d *jsonReader, m *taskSpecBody) { m.Batch = d.Filled() }},
 	{name: "webhook"},
 }
 
@@ -596,6 +594,7 @@ var queueConfigFields = []jsonField[pb.QueueConfig]{
 	{"rate", func(d *jsonReader, m *pb.QueueConfig) { m.Rate = readNew(d, rateFields) }},
 	{"per_key", func(d *jsonReader, m *pb.QueueConfig) { m.PerKey = readNew(d, keyLimitsFields) }},
 	{"max_workers", func(d *jsonReader, m *pb.QueueConfig) { m.MaxWorkers = d.Int32() }},
+	{"limiters", func(d *jsonReader, m *pb.QueueConfig) { m.Limiters = d.Texts("limiters", 4) }},
 }
 
 var queueCeilingsFields = []jsonField[pb.QueueCeilings]{
@@ -906,59 +905,6 @@ var transferShardRequestFields = []jsonField[pb.TransferShardRequest]{
 	{"to", func(d *jsonReader, m *pb.TransferShardRequest) { m.To = d.Unsigned() }},
 }
 
-var openBatchRequestFields = []jsonField[pb.OpenBatchRequest]{
-	{"id", func(d *jsonReader, m *pb.OpenBatchRequest) { m.Id = d.Filled() }},
-	{"labels", func(d *jsonReader, m *pb.OpenBatchRequest) { m.Labels = d.TextMap("labels", 16) }},
-	{"on_done", func(d *jsonReader, m *pb.OpenBatchRequest) { m.OnDone = readTaskTemplate(d) }},
-	{"on_success", func(d *jsonReader, m *pb.OpenBatchRequest) { m.OnSuccess = readTaskTemplate(d) }},
-	{"tag", func(d *jsonReader, m *pb.OpenBatchRequest) { m.Tag = d.Filled() }},
-}
-
-// taskTemplateBody is a TaskTemplate while it is read.
-type taskTemplateBody struct {
-	*pb.TaskTemplate
-	payload content
-}
-
-var taskTemplateFields = []jsonField[taskTemplateBody]{
-	{"queue", func(d *jsonReader, m *taskTemplateBody) { m.Queue = d.Text() }},
-	{"kind", func(d *jsonReader, m *taskTemplateBody) { m.Kind = d.Filled() }},
-	{"payload", func(d *jsonReader, m *taskTemplateBody) { m.payload.readRaw(d) }},
-	{"payload_base64", func(d *jsonReader, m *taskTemplateBody) { m.payload.readBase64(d) }},
-	{"content_type", func(d *jsonReader, m *taskTemplateBody) { m.ContentType = d.Text() }},
-	{"headers", func(d *jsonReader, m *taskTemplateBody) {
-		d.Array("headers", d.l.Headers, func() { m.Headers = append(m.Headers, readNew(d, headerFields)) })
-	}},
-	{"priority", func(d *jsonReader, m *taskTemplateBody) { m.Priority = d.Uint32() }},
-	{"max_attempts", func(d *jsonReader, m *taskTemplateBody) { m.MaxAttempts = d.Int32() }},
-	{"max_crashes", func(d *jsonReader, m *taskTemplateBody) { m.MaxCrashes = d.Int32() }},
-	{"max_deliveries", func(d *jsonReader, m *taskTemplateBody) { m.MaxDeliveries = new(d.Int32()) }},
-	{"lease", func(d *jsonReader, m *taskTemplateBody) { m.Lease = d.duration() }},
-	{"max_run", func(d *jsonReader, m *taskTemplateBody) { m.MaxRun = d.duration() }},
-	{"retry", func(d *jsonReader, m *taskTemplateBody) { m.Retry = readNew(d, retryFields) }},
-	{"labels", func(d *jsonReader, m *taskTemplateBody) { m.Labels = d.TextMap("labels", 16) }},
-	{"tag", func(d *jsonReader, m *taskTemplateBody) { m.Tag = d.Filled() }},
-}
-
-// finish takes over what the client's own values are.
-func (m *taskTemplateBody) finish(d *jsonReader) {
-	m.payload.check(d, "payload", m.ContentType)
-	m.Payload = m.payload.bytes
-}
-
-func readTaskTemplate(d *jsonReader) *pb.TaskTemplate {
-	b := taskTemplateBody{TaskTemplate: new(pb.TaskTemplate)}
-	readObject(d, &b, taskTemplateFields)
-	b.finish(d)
-	return b.TaskTemplate
-}
-
-var cancelBatchRequestFields = []jsonField[pb.CancelBatchRequest]{
-	{"reason", func(d *jsonReader, m *pb.CancelBatchRequest) { m.Reason = d.Text() }},
-	{"rate", func(d *jsonReader, m *pb.CancelBatchRequest) { m.Rate = d.Uint32() }},
-	{"force", func(d *jsonReader, m *pb.CancelBatchRequest) { m.Force = d.Boolean() }},
-}
-
 var startBulkRequestFields = []jsonField[pb.StartBulkRequest]{
 	{"id", func(d *jsonReader, m *pb.StartBulkRequest) { m.Id = d.Filled() }},
 	{"action", func(d *jsonReader, m *pb.StartBulkRequest) { m.Action = pb.BulkJob_Action(d.OneOf(bulkJobActionWords)) }},
@@ -982,7 +928,6 @@ var taskFilterFields = []jsonField[pb.TaskFilter]{
 	{"from", func(d *jsonReader, m *pb.TaskFilter) { m.From = d.time() }},
 	{"to", func(d *jsonReader, m *pb.TaskFilter) { m.To = d.time() }},
 	{"fingerprint", func(d *jsonReader, m *pb.TaskFilter) { m.Fingerprint = d.Filled() }},
-	{"batch", func(d *jsonReader, m *pb.TaskFilter) { m.Batch = d.Filled() }},
 }
 
 var redriveRequestFields = []jsonField[pb.RedriveRequest]{
@@ -1014,6 +959,46 @@ var cronConfigFields = []jsonField[pb.CronConfig]{
 	}},
 }
 
+// taskTemplateBody is a TaskTemplate while it is read.
+type taskTemplateBody struct {
+	*pb.TaskTemplate
+	payload content
+}
+
+var taskTemplateFields = []jsonField[taskTemplateBody]{
+	{"queue", func(d *jsonReader, m *taskTemplateBody) { m.Queue = d.Text() }},
+	{"kind", func(d *jsonReader, m *taskTemplateBody) { m.Kind = d.Filled() }},
+	{"payload", func(d *jsonReader, m *taskTemplateBody) { m.payload.readRaw(d) }},
+	{"payload_base64", func(d *jsonReader, m *taskTemplateBody) { m.payload.readBase64(d) }},
+	{"content_type", func(d *jsonReader, m *taskTemplateBody) { m.ContentType = d.Text() }},
+	{"headers", func(d *jsonReader, m *taskTemplateBody) {
+		d.Array("headers", d.l.Headers, func() { m.Headers = append(m.Headers, readNew(d, headerFields)) })
+	}},
+	{"priority", func(d *jsonReader, m *taskTemplateBody) { m.Priority = d.Uint32() }},
+	{"max_attempts", func(d *jsonReader, m *taskTemplateBody) { m.MaxAttempts = d.Int32() }},
+	{"max_crashes", func(d *jsonReader, m *taskTemplateBody) { m.MaxCrashes = d.Int32() }},
+	{"max_deliveries", func(d *jsonReader, m *taskTemplateBody) { m.MaxDeliveries = new(d.Int32()) }},
+	{"lease", func(d *jsonReader, m *taskTemplateBody) { m.Lease = d.duration() }},
+	{"max_run", func(d *jsonReader, m *taskTemplateBody) { m.MaxRun = d.duration() }},
+	{"retry", func(d *jsonReader, m *taskTemplateBody) { m.Retry = readNew(d, retryFields) }},
+	{"labels", func(d *jsonReader, m *taskTemplateBody) { m.Labels = d.TextMap("labels", 16) }},
+	{"limiters", func(d *jsonReader, m *taskTemplateBody) { m.Limiters = d.Texts("limiters", 4) }},
+	{"tag", func(d *jsonReader, m *taskTemplateBody) { m.Tag = d.Filled() }},
+}
+
+// finish takes over what the client's own values are.
+func (m *taskTemplateBody) finish(d *jsonReader) {
+	m.payload.check(d, "payload", m.ContentType)
+	m.Payload = m.payload.bytes
+}
+
+func readTaskTemplate(d *jsonReader) *pb.TaskTemplate {
+	b := taskTemplateBody{TaskTemplate: new(pb.TaskTemplate)}
+	readObject(d, &b, taskTemplateFields)
+	b.finish(d)
+	return b.TaskTemplate
+}
+
 var triggerCronRequestFields = []jsonField[pb.TriggerCronRequest]{
 	{"id", func(d *jsonReader, m *pb.TriggerCronRequest) { m.Id = d.Filled() }},
 }
@@ -1023,6 +1008,11 @@ var previewCronRequestFields = []jsonField[pb.PreviewCronRequest]{
 	{"zone", func(d *jsonReader, m *pb.PreviewCronRequest) { m.Zone = d.Filled() }},
 	{"count", func(d *jsonReader, m *pb.PreviewCronRequest) { m.Count = d.Uint32() }},
 	{"from", func(d *jsonReader, m *pb.PreviewCronRequest) { m.From = d.time() }},
+}
+
+var limiterConfigFields = []jsonField[pb.LimiterConfig]{
+	{"concurrency", func(d *jsonReader, m *pb.LimiterConfig) { m.Concurrency = d.Integer(0, math.MaxInt64) }},
+	{"rate", func(d *jsonReader, m *pb.LimiterConfig) { m.Rate = readNew(d, rateFields) }},
 }
 
 var quietWorkerRequestFields = []jsonField[pb.QuietWorkerRequest]{
@@ -1190,6 +1180,14 @@ func writeTask(w *jsonWriter, m *pb.Task) {
 	if m.GetCost() != 0 {
 		w.Count("cost", uint64(m.GetCost()))
 	}
+	if len(m.GetLimiters()) > 0 {
+		w.Key("limiters")
+		w.Open('[')
+		for _, x := range m.GetLimiters() {
+			w.Quote(x)
+		}
+		w.Close(']')
+	}
 	if len(m.GetAfter()) > 0 {
 		w.Key("after")
 		w.Open('[')
@@ -1207,7 +1205,6 @@ func writeTask(w *jsonWriter, m *pb.Task) {
 	if m.GetDependents() != 0 {
 		w.Count("dependents", uint64(m.GetDependents()))
 	}
-	w.OptStr("batch", m.GetBatch())
 }
 
 func writeHeader(w *jsonWriter, m *pb.Header) {
@@ -1724,6 +1721,14 @@ func writeQueueLimits(w *jsonWriter, m *pb.QueueLimits) {
 		w.Close('}')
 	}
 	w.OptInt("max_workers", int64(m.GetMaxWorkers()))
+	if len(m.GetLimiters()) > 0 {
+		w.Key("limiters")
+		w.Open('[')
+		for _, x := range m.GetLimiters() {
+			w.Quote(x)
+		}
+		w.Close(']')
+	}
 }
 
 func writeQueueCeilings(w *jsonWriter, m *pb.QueueCeilings) {
@@ -1798,6 +1803,14 @@ func writeQueueConfig(w *jsonWriter, m *pb.QueueConfig) {
 		w.Close('}')
 	}
 	w.OptInt("max_workers", int64(m.GetMaxWorkers()))
+	if len(m.GetLimiters()) > 0 {
+		w.Key("limiters")
+		w.Open('[')
+		for _, x := range m.GetLimiters() {
+			w.Quote(x)
+		}
+		w.Close(']')
+	}
 }
 
 func writeRetry(w *jsonWriter, m *pb.Retry) {
@@ -2770,142 +2783,6 @@ func writeStatusResponse(w *jsonWriter, m *pb.StatusResponse) {
 	w.Close(']')
 }
 
-func writeOpenBatchResponse(w *jsonWriter, m *pb.OpenBatchResponse) {
-	if x := m.GetBatch(); x != nil {
-		w.Key("batch")
-		w.Open('{')
-		writeBatch(w, x)
-		w.Close('}')
-	}
-	w.Bool("replayed", m.GetReplayed())
-	w.Exact("index", m.GetAt().GetIndex())
-}
-
-func writeBatch(w *jsonWriter, m *pb.Batch) {
-	w.Str("id", m.GetId())
-	w.Str("state", wordOf(batchStateWords, int32(m.GetState())))
-	if x := m.GetCounts(); x != nil {
-		w.Key("counts")
-		w.Open('{')
-		writeBatchCounts(w, x)
-		w.Close('}')
-	}
-	if len(m.GetLabels()) > 0 {
-		w.Texts("labels", m.GetLabels())
-	}
-	if x := m.GetOnDone(); x != nil {
-		w.Key("on_done")
-		w.Open('{')
-		writeTaskTemplate(w, x)
-		w.Close('}')
-	}
-	if x := m.GetOnSuccess(); x != nil {
-		w.Key("on_success")
-		w.Open('{')
-		writeTaskTemplate(w, x)
-		w.Close('}')
-	}
-	w.time("opened_at", m.GetOpenedAt())
-	w.time("sealed_at", m.GetSealedAt())
-	w.time("finished_at", m.GetFinishedAt())
-	w.OptStr("by", m.GetBy())
-	if x := m.GetCancel(); x != nil {
-		w.Key("cancel")
-		w.Open('{')
-		writeCancelAsked(w, x)
-		w.Close('}')
-	}
-	w.OptStr("done_task", m.GetDoneTask())
-	w.OptStr("success_task", m.GetSuccessTask())
-	if x := m.GetRefused(); x != nil {
-		w.Key("refused")
-		w.Open('{')
-		writeTaskError(w, x)
-		w.Close('}')
-	}
-}
-
-func writeBatchCounts(w *jsonWriter, m *pb.BatchCounts) {
-	w.Count("total", m.GetTotal())
-	w.Count("waiting", m.GetWaiting())
-	w.Count("running", m.GetRunning())
-	w.Count("completed", m.GetCompleted())
-	w.Count("dead", m.GetDead())
-	w.Count("cancelled", m.GetCancelled())
-}
-
-func writeTaskTemplate(w *jsonWriter, m *pb.TaskTemplate) {
-	w.Str("queue", m.GetQueue())
-	w.OptStr("kind", m.GetKind())
-	w.content("payload", m.GetPayload(), m.GetContentType())
-	w.OptStr("content_type", m.GetContentType())
-	if len(m.GetHeaders()) > 0 {
-		w.Key("headers")
-		w.Open('[')
-		for _, x := range m.GetHeaders() {
-			w.Open('{')
-			writeHeader(w, x)
-			w.Close('}')
-		}
-		w.Close(']')
-	}
-	if m.GetPriority() != 0 {
-		w.Count("priority", uint64(m.GetPriority()))
-	}
-	w.OptInt("max_attempts", int64(m.GetMaxAttempts()))
-	w.OptInt("max_crashes", int64(m.GetMaxCrashes()))
-	if m.MaxDeliveries != nil {
-		w.Int("max_deliveries", int64(m.GetMaxDeliveries()))
-	}
-	w.duration("lease", m.GetLease())
-	w.duration("max_run", m.GetMaxRun())
-	if x := m.GetRetry(); x != nil {
-		w.Key("retry")
-		w.Open('{')
-		writeRetry(w, x)
-		w.Close('}')
-	}
-	if len(m.GetLabels()) > 0 {
-		w.Texts("labels", m.GetLabels())
-	}
-	w.OptStr("tag", m.GetTag())
-}
-
-func writeListBatchesResponse(w *jsonWriter, m *pb.ListBatchesResponse) {
-	w.Key("batches")
-	w.Open('[')
-	for _, x := range m.GetBatches() {
-		w.Open('{')
-		writeBatch(w, x)
-		w.Close('}')
-	}
-	w.Close(']')
-	w.OptStr("cursor", m.GetCursor())
-	w.Exact("index", m.GetAt().GetIndex())
-}
-
-func writeSealBatchResponse(w *jsonWriter, m *pb.SealBatchResponse) {
-	if x := m.GetBatch(); x != nil {
-		w.Key("batch")
-		w.Open('{')
-		writeBatch(w, x)
-		w.Close('}')
-	}
-	w.Bool("replayed", m.GetReplayed())
-	w.Exact("index", m.GetAt().GetIndex())
-}
-
-func writeCancelBatchResponse(w *jsonWriter, m *pb.CancelBatchResponse) {
-	if x := m.GetBatch(); x != nil {
-		w.Key("batch")
-		w.Open('{')
-		writeBatch(w, x)
-		w.Close('}')
-	}
-	w.Bool("replayed", m.GetReplayed())
-	w.Exact("index", m.GetAt().GetIndex())
-}
-
 func writeStartBulkResponse(w *jsonWriter, m *pb.StartBulkResponse) {
 	if x := m.GetJob(); x != nil {
 		w.Key("job")
@@ -2975,7 +2852,6 @@ func writeTaskFilter(w *jsonWriter, m *pb.TaskFilter) {
 	w.time("from", m.GetFrom())
 	w.time("to", m.GetTo())
 	w.OptStr("fingerprint", m.GetFingerprint())
-	w.OptStr("batch", m.GetBatch())
 }
 
 func writeBulkRefused(w *jsonWriter, m *pb.BulkRefused) {
@@ -3063,6 +2939,51 @@ func writeCronConfig(w *jsonWriter, m *pb.CronConfig) {
 	w.Bool("paused", m.GetPaused())
 	w.Str("overlap", wordOf(cronConfigOverlapWords, int32(m.GetOverlap())))
 	w.Str("catch_up", wordOf(cronConfigCatchUpWords, int32(m.GetCatchUp())))
+}
+
+func writeTaskTemplate(w *jsonWriter, m *pb.TaskTemplate) {
+	w.Str("queue", m.GetQueue())
+	w.OptStr("kind", m.GetKind())
+	w.content("payload", m.GetPayload(), m.GetContentType())
+	w.OptStr("content_type", m.GetContentType())
+	if len(m.GetHeaders()) > 0 {
+		w.Key("headers")
+		w.Open('[')
+		for _, x := range m.GetHeaders() {
+			w.Open('{')
+			writeHeader(w, x)
+			w.Close('}')
+		}
+		w.Close(']')
+	}
+	if m.GetPriority() != 0 {
+		w.Count("priority", uint64(m.GetPriority()))
+	}
+	w.OptInt("max_attempts", int64(m.GetMaxAttempts()))
+	w.OptInt("max_crashes", int64(m.GetMaxCrashes()))
+	if m.MaxDeliveries != nil {
+		w.Int("max_deliveries", int64(m.GetMaxDeliveries()))
+	}
+	w.duration("lease", m.GetLease())
+	w.duration("max_run", m.GetMaxRun())
+	if x := m.GetRetry(); x != nil {
+		w.Key("retry")
+		w.Open('{')
+		writeRetry(w, x)
+		w.Close('}')
+	}
+	if len(m.GetLabels()) > 0 {
+		w.Texts("labels", m.GetLabels())
+	}
+	if len(m.GetLimiters()) > 0 {
+		w.Key("limiters")
+		w.Open('[')
+		for _, x := range m.GetLimiters() {
+			w.Quote(x)
+		}
+		w.Close(']')
+	}
+	w.OptStr("tag", m.GetTag())
 }
 
 func writeCronRun(w *jsonWriter, m *pb.CronRun) {
@@ -3174,6 +3095,61 @@ func writeErrorGroup(w *jsonWriter, m *pb.ErrorGroup) {
 		w.Quote(x)
 	}
 	w.Close(']')
+}
+
+func writeListLimitersResponse(w *jsonWriter, m *pb.ListLimitersResponse) {
+	w.Key("limiters")
+	w.Open('[')
+	for _, x := range m.GetLimiters() {
+		w.Open('{')
+		writeLimiter(w, x)
+		w.Close('}')
+	}
+	w.Close(']')
+	w.OptStr("cursor", m.GetCursor())
+	w.Exact("index", m.GetAt().GetIndex())
+}
+
+func writeLimiter(w *jsonWriter, m *pb.Limiter) {
+	w.Str("name", m.GetName())
+	writeLimiterConfig(w, m.GetConfig())
+	w.Exact("version", m.GetVersion())
+	w.Count("used", m.GetUsed())
+	w.Count("tasks", m.GetTasks())
+	w.time("until", m.GetUntil())
+	if len(m.GetHeldBy()) > 0 {
+		w.Key("held_by")
+		w.Open('[')
+		for _, x := range m.GetHeldBy() {
+			w.Open('{')
+			writeLimiterHolder(w, x)
+			w.Close('}')
+		}
+		w.Close(']')
+	}
+	if len(m.GetQueues()) > 0 {
+		w.Key("queues")
+		w.Open('[')
+		for _, x := range m.GetQueues() {
+			w.Quote(x)
+		}
+		w.Close(']')
+	}
+}
+
+func writeLimiterConfig(w *jsonWriter, m *pb.LimiterConfig) {
+	w.OptInt("concurrency", m.GetConcurrency())
+	if x := m.GetRate(); x != nil {
+		w.Key("rate")
+		w.Open('{')
+		writeRate(w, x)
+		w.Close('}')
+	}
+}
+
+func writeLimiterHolder(w *jsonWriter, m *pb.LimiterHolder) {
+	w.Str("task", m.GetTask())
+	w.Str("queue", m.GetQueue())
 }
 
 func writeOverview(w *jsonWriter, m *pb.Overview) {
@@ -4220,69 +4196,6 @@ func (c *restCall) clusterFinalizeFormat() error {
 	return c.object(http.StatusOK, func(w *jsonWriter) { writeFinalizeFormatResponse(w, out) })
 }
 
-// batchOpen serves POST /v1/batches.
-func (c *restCall) batchOpen() error {
-	in := new(pb.OpenBatchRequest)
-	if err := readIfGiven(c, in, openBatchRequestFields); err != nil {
-		return err
-	}
-	out, err := c.s.Batches().Open(c.ctx, in)
-	if err != nil {
-		return err
-	}
-	return c.ok(madeOr(out.GetReplayed()), out.GetAt(), func(w *jsonWriter) { writeOpenBatchResponse(w, out) })
-}
-
-// batchList serves GET /v1/batches.
-func (c *restCall) batchList() error {
-	in := new(pb.ListBatchesRequest)
-	var fact core.Fact
-	if in.Limit, in.Cursor, fact = c.page(); fact != nil {
-		return fact
-	}
-	out, err := c.s.Batches().List(c.ctx, in)
-	if err != nil {
-		return err
-	}
-	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeListBatchesResponse(w, out) })
-}
-
-// batchGet serves GET /v1/batches/{id}.
-func (c *restCall) batchGet() error {
-	in := new(pb.GetBatchRequest)
-	in.Id = c.params[0]
-	out, err := c.s.Batches().Get(c.ctx, in)
-	if err != nil {
-		return err
-	}
-	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeBatch(w, out.GetBatch()) })
-}
-
-// batchSeal serves POST /v1/batches/{id}:seal.
-func (c *restCall) batchSeal() error {
-	in := new(pb.SealBatchRequest)
-	in.Id = c.params[0]
-	out, err := c.s.Batches().Seal(c.ctx, in)
-	if err != nil {
-		return err
-	}
-	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeSealBatchResponse(w, out) })
-}
-
-// batchCancel serves POST /v1/batches/{id}:cancel.
-func (c *restCall) batchCancel() error {
-	in := new(pb.CancelBatchRequest)
-	if err := readIfGiven(c, in, cancelBatchRequestFields); err != nil {
-		return err
-	}
-	in.Id = c.params[0]
-	out, err := c.s.Batches().Cancel(c.ctx, in)
-	if err != nil {
-		return err
-	}
-	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeCancelBatchResponse(w, out) })
-}
-
 // bulkStart serves POST /v1/bulk.
 func (c *restCall) bulkStart() error {
 	in := new(pb.StartBulkRequest)
@@ -4480,6 +4393,70 @@ func (c *restCall) errorList() error {
 		return err
 	}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeListErrorsResponse(w, out) })
+}
+
+// limiterList serves GET /v1/limiters.
+func (c *restCall) limiterList() error {
+	in := new(pb.ListLimitersRequest)
+	var fact core.Fact
+	in.Prefix, _ = c.query.get("prefix")
+	if in.Limit, in.Cursor, fact = c.page(); fact != nil {
+		return fact
+	}
+	out, err := c.s.Limiters().List(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeListLimitersResponse(w, out) })
+}
+
+// limiterGet serves GET /v1/limiters/{limiter}.
+func (c *restCall) limiterGet() error {
+	in := new(pb.GetLimiterRequest)
+	in.Name = c.params[0]
+	out, err := c.s.Limiters().Get(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	c.tag(out.GetLimiter().GetVersion())
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeLimiter(w, out.GetLimiter()) })
+}
+
+// limiterSet serves PUT /v1/limiters/{limiter}.
+func (c *restCall) limiterSet() error {
+	in := new(pb.SetLimiterRequest)
+	in.Config = new(pb.LimiterConfig)
+	if err := readBody(c, in.Config, limiterConfigFields); err != nil {
+		return err
+	}
+	in.Name = c.params[0]
+	var fact core.Fact
+	if in.IfVersion, fact = c.ifMatch(); fact != nil {
+		return fact
+	}
+	out, err := c.s.Limiters().Set(c.ctx, in)
+	if err != nil {
+		return edge.Unprefixed("config", err)
+	}
+	c.tag(out.GetLimiter().GetVersion())
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeLimiter(w, out.GetLimiter()) })
+}
+
+// limiterDelete serves DELETE /v1/limiters/{limiter}.
+func (c *restCall) limiterDelete() error {
+	in := new(pb.DeleteLimiterRequest)
+	in.Name = c.params[0]
+	var fact core.Fact
+	if in.IfVersion, fact = c.ifMatch(); fact != nil {
+		return fact
+	}
+	out, err := c.s.Limiters().Delete(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	c.showIndex(out.GetAt())
+	c.head(http.StatusNoContent, nil, 0)
+	return nil
 }
 
 // overviewGet serves GET /v1/overview.

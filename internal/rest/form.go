@@ -221,7 +221,7 @@ func (r *Route) PathForm(name string) Form {
 	switch name {
 	case "id":
 		return taskForm
-	case "queue", "cron":
+	case "queue", "cron", "limiter":
 		return queueForm
 	case "worker":
 		return plainText.filled().upTo(defaults.WorkerBytes)
@@ -274,7 +274,9 @@ func taskForms(l *edge.Limits) map[string]Form {
 		"StartBulkRequest.to_queue": queueForm, "RedriveRequest.to_queue": queueForm,
 		"TaskFilter.queue": queueForm, "TaskFilter.kind": queueForm, "TaskFilter.worker": plainText.upTo(l.WorkerBytes),
 		"TaskFilter.unique": plainText.upTo(l.UniqueKeyBytes), "TaskFilter.labels": labelForm, "TaskFilter.fingerprint": fingerprintForm,
-		"TaskTemplate.queue": queueForm, "TaskTemplate.kind": queueForm, "TaskTemplate.content_type": plainText.upTo(l.ContentTypeBytes),
+		"TaskSpec.limiters": queueForm.many(0, core.MaxLimiters), "TaskTemplate.limiters": queueForm.many(0, core.MaxLimiters), "QueueConfig.limiters": queueForm.many(0, core.MaxLimiters),
+		"LimiterConfig.concurrency": wholes[int64](0, core.MaxConcurrency),
+		"TaskTemplate.queue":        queueForm, "TaskTemplate.kind": queueForm, "TaskTemplate.content_type": plainText.upTo(l.ContentTypeBytes),
 		"TaskTemplate.headers": Form{}.many(0, l.Headers-2), "TaskTemplate.labels": labelForm, "TaskTemplate.priority": wholes(0, l.Priority),
 		"TaskTemplate.max_attempts": attempts, "TaskTemplate.max_crashes": crashes, "TaskTemplate.max_deliveries": deliveries,
 		"TaskTemplate.lease": spans(api.LeaseSpan(l)), "TaskTemplate.max_run": spans(api.PositiveSpan(l)), "TaskTemplate.tag": plainText.filled().upTo(l.TagBytes),

@@ -21,6 +21,8 @@ var queueScopeOpen = map[string]string{
 	"GET /v1/bulk":                    `"jobs":[]`,
 	"GET /v1/batches":                 `"batches":[]`,
 	"GET /v1/crons":                   `"crons":[]`,
+	"GET /v1/limiters":                `"name":"api"`,
+	"GET /v1/limiters/{limiter}":      `"used":1`,
 	"POST /v1/crons:preview":          `"words":"at 00:00 every day"`,
 	"GET /v1/workers":                 `"workers":[]`,
 	"GET /v1/namespaces":              `"queues":0`,

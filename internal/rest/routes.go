@@ -46,7 +46,7 @@ var (
 func routes() []*Route {
 	// The order is that of the document.
 	return slices.Concat(
-		producerRoutes(), workerRoutes(), operatorRoutes(), workerListRoutes(), errorRoutes(), overviewRoutes(), bulkRoutes(), cronRoutes(), batchRoutes(), dataRoutes(), keyRoutes(), tenantRoutes(), repoRoutes(), refRoutes(), collectionRoutes(), searchRoutes(), clusterRoutes(), eventRoutes(), serverRoutes(), namespaceListRoutes(), sessionRoutes(),
+		producerRoutes(), workerRoutes(), operatorRoutes(), workerListRoutes(), errorRoutes(), overviewRoutes(), bulkRoutes(), cronRoutes(), batchRoutes(), limiterRoutes(), dataRoutes(), keyRoutes(), tenantRoutes(), repoRoutes(), refRoutes(), collectionRoutes(), searchRoutes(), clusterRoutes(), eventRoutes(), serverRoutes(), namespaceListRoutes(), sessionRoutes(),
 	)
 }
 

@@ -84,6 +84,7 @@ var allShown = map[string]shown{
 	"QueueCeilings": shows(writeQueueCeilings), "PauseQueueResponse": shows(writePauseQueueResponse),
 	"StartBulkResponse": shows(writeStartBulkResponse), "BulkJob": shows(writeBulkJob), "TaskFilter": shows(writeTaskFilter),
 	"BulkRefused": shows(writeBulkRefused), "BulkCount": shows(writeBulkCount), "ListBulkResponse": shows(writeListBulkResponse),
+	"ListLimitersResponse": shows(writeListLimitersResponse), "Limiter": shows(writeLimiter), "LimiterConfig": shows(writeLimiterConfig), "LimiterHolder": shows(writeLimiterHolder),
 	"ListCronsResponse": shows(writeListCronsResponse), "Cron": shows(writeCron), "CronConfig": shows(writeCronConfig), "TaskTemplate": shows(writeTaskTemplate), "CronRun": shows(writeCronRun), "CronChange": shows(writeCronChange),
 	"OpenBatchResponse": shows(writeOpenBatchResponse), "ListBatchesResponse": shows(writeListBatchesResponse), "Batch": shows(writeBatch), "BatchCounts": shows(writeBatchCounts),
 	"SealBatchResponse": shows(writeSealBatchResponse), "CancelBatchResponse": shows(writeCancelBatchResponse),

@@ -49,7 +49,7 @@ var byHand = map[string]string{
 var services = map[string]string{
 	"TaskService": "Tasks", "CommitService": "Commits", "KVService": "Keys", "KeyspaceService": "Keyspaces", "QueueService": "Queues",
 	"RefService": "Refs", "SearchService": "Searches", "TenantService": "Tenants", "ClusterService": "Cluster", "ServerService": "Info",
-	"BulkService": "Bulk", "CronService": "Crons", "BatchService": "Batches", "WorkerService": "Workers", "ErrorService": "Errors", "OverviewService": "Overviews",
+	"BulkService": "Bulk", "CronService": "Crons", "BatchService": "Batches", "LimiterService": "Limiters", "WorkerService": "Workers", "ErrorService": "Errors", "OverviewService": "Overviews",
 }
 
 // handlerName is the name of the function that serves a route: of its service, its method, and where a method has several routes of

@@ -46,9 +46,11 @@ type Client struct {
 	bulk    millracev1.BulkServiceClient
 	crons   millracev1.CronServiceClient
 	batches millracev1.BatchServiceClient
-	present millracev1.WorkerServiceClient // who takes tasks
-	errors  millracev1.ErrorServiceClient  // groups of errors
-	server  millracev1.ServerServiceClient
+	// Limiters.
+	limiters millracev1.LimiterServiceClient
+	present  millracev1.WorkerServiceClient // who takes tasks
+	errors   millracev1.ErrorServiceClient  // groups of errors
+	server   millracev1.ServerServiceClient
 
 	mu sync.Mutex // guards the fields below
 	// closed says that Close was called.
@@ -94,6 +96,7 @@ func newClient(o options) (c *Client, err error) {
 	c.search = millracev1.NewSearchServiceClient(c.router)
 	c.bulk, c.crons = millracev1.NewBulkServiceClient(c.router), millracev1.NewCronServiceClient(c.router)
 	c.batches = millracev1.NewBatchServiceClient(c.router)
+	c.limiters = millracev1.NewLimiterServiceClient(c.router)
 	c.spaces, c.tenants = millracev1.NewKeyspaceServiceClient(c.router), millracev1.NewTenantServiceClient(c.router)
 	c.present, c.errors = millracev1.NewWorkerServiceClient(c.router), millracev1.NewErrorServiceClient(c.router)
 	c.calls = session.NewProducers(c.hub)

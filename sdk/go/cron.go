@@ -265,7 +265,7 @@ func templateOf(in string, s *millracev1.TaskSpec) (*millracev1.TaskTemplate, er
 	return &millracev1.TaskTemplate{
 		Queue: s.Queue, Kind: s.Kind, Payload: s.Payload, ContentType: s.ContentType, Headers: s.Headers, Priority: s.Priority, MaxAttempts: s.MaxAttempts,
 		MaxCrashes: s.MaxCrashes, MaxDeliveries: s.MaxDeliveries, Lease: s.Lease, MaxRun: s.MaxRun, Retry: s.Retry, Labels: s.Labels, Tag: s.Tag,
-		Key: s.Key, Cost: s.Cost,
+		Key: s.Key, Cost: s.Cost, Limiters: s.Limiters,
 	}, nil
 }
 

@@ -234,6 +234,9 @@ func taskLine(l *effectLine, s *millracev1.TaskSpec) {
 	l.text("tag", s.Tag)
 	l.text("key", s.Key)
 	l.count("cost", int64(s.Cost))
+	if len(s.Limiters) > 0 {
+		l.field("limiters", s.Limiters)
+	}
 	l.count("priority", int64(s.Priority))
 	l.span("delay", s.Delay)
 	l.moment("run_at", s.RunAt)

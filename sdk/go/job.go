@@ -37,6 +37,8 @@ type taskSettings struct {
 	// lease and maxRun are how long a worker may be silent, and how long an attempt may take.
 	lease, maxRun *durationpb.Duration
 	retry         *millracev1.Retry
+	// Names of limiters.
+	limiters []string
 }
 
 // Job declares a kind of task by its name, [A-Za-z0-9][A-Za-z0-9._:-]{0,127}. Its queue has the same name unless Queue
@@ -160,7 +162,7 @@ func (j *JobOf[A, R]) fill(spec *millracev1.TaskSpec, codec Codec, args A, opts 
 	set := &j.settings
 	spec.Kind, spec.Queue, spec.Priority = set.kind, set.queue, set.priority
 	spec.MaxAttempts, spec.MaxCrashes, spec.MaxDeliveries = set.attempts, set.crashes, set.deliveries
-	spec.Lease, spec.MaxRun, spec.Retry = set.lease, set.maxRun, set.retry
+	spec.Lease, spec.MaxRun, spec.Retry, spec.Limiters = set.lease, set.maxRun, set.retry, set.limiters
 	for _, o := range opts {
 		o.task(spec)
 	}

@@ -55,6 +55,8 @@ type QueueConfig struct {
 	MaxWorkers  int // workers that have tasks at once, per partition; 0 = no bound
 	// DeadLetter is the queue in which a copy is made of each task that dies; empty: none. It must not lead back to the queue.
 	DeadLetter string
+	// Limiters are the names of at most 4 limiters that each of its tasks needs besides those that the task names.
+	Limiters []string
 }
 
 // QueueCeilings bound what a task may ask for itself: a create beyond one is ErrInvalid with the reason ceiling. 0 bounds nothing.
@@ -114,7 +116,7 @@ func (q QueueConfig) wire() *millracev1.QueueConfig {
 		MaxRun: durationOf(q.MaxRun), MaxPayload: q.MaxPayload, Aging: optional(q.Aging),
 		RetainCompleted: optional(q.RetainCompleted), RetainCancelled: optional(q.RetainCancelled),
 		RetainDead: optional(q.RetainDead), CancelGrace: optional(q.CancelGrace), DefaultTtl: durationOf(q.DefaultTTL),
-		MaxTasks: q.MaxTasks, MaxBytes: q.MaxBytes, Ceilings: q.Ceilings.wire(), DeadLetter: q.DeadLetter,
+		MaxTasks: q.MaxTasks, MaxBytes: q.MaxBytes, Ceilings: q.Ceilings.wire(), DeadLetter: q.DeadLetter, Limiters: q.Limiters,
 	}
 	if q.MaxDeliveries != nil {
 		w.MaxDeliveries = proto.Int32(int32(*q.MaxDeliveries))
@@ -144,7 +146,7 @@ func queueConfig(w *millracev1.QueueConfig) QueueConfig {
 		Aging: optionalOf(w.GetAging()), RetainCompleted: optionalOf(w.GetRetainCompleted()),
 		RetainCancelled: optionalOf(w.GetRetainCancelled()), RetainDead: optionalOf(w.GetRetainDead()),
 		CancelGrace: optionalOf(w.GetCancelGrace()), DefaultTTL: w.GetDefaultTtl().AsDuration(), MaxTasks: w.GetMaxTasks(),
-		MaxBytes: w.GetMaxBytes(), Ceilings: queueCeilings(w.GetCeilings()), DeadLetter: w.GetDeadLetter(),
+		MaxBytes: w.GetMaxBytes(), Ceilings: queueCeilings(w.GetCeilings()), DeadLetter: w.GetDeadLetter(), Limiters: w.GetLimiters(),
 		Concurrency: w.GetConcurrency(), Rate: rateOf(w.GetRate()), MaxWorkers: int(w.GetMaxWorkers()),
 		PerKey: KeyLimits{Concurrency: w.GetPerKey().GetConcurrency(), Rate: rateOf(w.GetPerKey().GetRate())},
 	}

@@ -14,7 +14,7 @@ import (
 // tasks of a key share one, unless they have a Tag.
 func Key(key string) AddOption { return addFunc(func(s *millracev1.TaskSpec) { s.Key = key }) }
 
-// Cost sets what the task weighs in shares and rates, 1 to 1,000,000; default 1.
+// Cost sets what the task weighs in shares, rates and limiters, 1 to 1,000,000; default 1.
 func Cost(n int) AddOption { return addFunc(func(s *millracev1.TaskSpec) { s.Cost = uint32(n) }) }
 
 // Rate bounds how much begins in a time: tasks that cost Limit together in each Per, and Burst at once. The zero value bounds nothing.

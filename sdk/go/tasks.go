@@ -68,7 +68,8 @@ type TaskInfo struct {
 	UniqueKey string
 	Tag       string
 	Key       string
-	Cost      int               // what it weighs in shares and rates; at least 1
+	Cost      int               // what it weighs in shares, rates and limiters; at least 1
+	Limiters  []string          // that it names itself
 	Labels    map[string]string // nil when there are none
 
 	// The limits in force: the task's own, or the queue's.
@@ -131,7 +132,7 @@ func taskInfo(t *millracev1.Task, at *millracev1.At) *TaskInfo {
 	return &TaskInfo{
 		ID: t.Id, Queue: t.Queue, Kind: t.Kind, State: State(t.State), Reason: t.Reason, Payload: t.Payload,
 		Head: t.Head, PayloadSize: int(t.GetPayloadSize()), ContentType: t.ContentType, Headers: headerMap(t.Headers), Priority: int(t.Priority), UniqueKey: t.UniqueKey, Tag: t.Tag,
-		Key: t.Key, Cost: max(int(t.Cost), 1),
+		Key: t.Key, Cost: max(int(t.Cost), 1), Limiters: t.Limiters,
 		Labels: t.Labels, ExpiresAt: timeOf(t.ExpiresAt), Cancel: cancelAsked(t.Cancel), Progress: progressOf(t.Progress),
 		MaxAttempts: int(t.MaxAttempts), MaxCrashes: int(t.MaxCrashes), MaxDeliveries: int(t.MaxDeliveries),
 		Lease: t.Lease.AsDuration(), MaxRun: t.MaxRun.AsDuration(), Attempt: int(t.Attempt), Failures: int(t.Failures),

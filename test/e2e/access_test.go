@@ -96,6 +96,10 @@ var probes = []probe{
 	{"BulkService/List", "producer worker admin", func(_, _, _ string) proto.Message { return &millracev1.ListBulkRequest{} }},
 	{"BulkService/Get", "producer worker admin", func(id, _, _ string) proto.Message { return &millracev1.GetBulkRequest{Id: id} }},
 	{"BulkService/Cancel", "admin", func(id, _, _ string) proto.Message { return &millracev1.CancelBulkRequest{Id: id} }},
+	{"LimiterService/Set", "admin", func(_, _, _ string) proto.Message { return &millracev1.SetLimiterRequest{Name: "probe"} }},
+	{"LimiterService/List", "producer worker admin", func(_, _, _ string) proto.Message { return &millracev1.ListLimitersRequest{} }},
+	{"LimiterService/Get", "producer worker admin", func(_, _, _ string) proto.Message { return &millracev1.GetLimiterRequest{Name: "probe"} }},
+	{"LimiterService/Delete", "admin", func(_, _, _ string) proto.Message { return &millracev1.DeleteLimiterRequest{Name: "probe"} }},
 	{"CronService/Set", "admin", func(_, queue, _ string) proto.Message {
 		return &millracev1.SetCronRequest{Name: "probe", Config: &millracev1.CronConfig{Schedule: "@yearly", Template: &millracev1.TaskTemplate{Queue: queue}}}
 	}},

@@ -39,7 +39,7 @@ func (w *visitor) do(method, route, id, body string, want ...int) (answer []byte
 	w.seen[method+" "+strings.SplitN(route, "?", 2)[0]] = true
 	path := strings.ReplaceAll(route, "{id}", id)
 	for name, value := range map[string]string{
-		"{queue}": "q", "{cron}": "nightly", "{worker}": "w", "{keyspace}": "ks", "{key}": "k", "{repo}": "app", "{name}": "heads/main", "{collection}": "ws", "{ruleset}": "r",
+		"{queue}": "q", "{cron}": "nightly", "{limiter}": "api", "{worker}": "w", "{keyspace}": "ks", "{key}": "k", "{repo}": "app", "{name}": "heads/main", "{collection}": "ws", "{ruleset}": "r",
 		"{search_id}": id, "{tenant}": "default", "{model}": "lexical-v2",
 	} {
 		path = strings.ReplaceAll(path, name, value)
@@ -176,6 +176,10 @@ func (w *visitor) everyControl(makeTask func()) {
 	w.do("GET", "/v1/batches/{id}/result?wait=5s", batch, "", 200)
 	w.do("POST", "/v1/batches/{id}:cancel", batch, "", 409)
 	w.do("POST", "/v1/crons:preview", "", `{"schedule":"@daily"}`, 200)
+	w.do("PUT", "/v1/limiters/{limiter}", "", `{"concurrency":2}`, 200)
+	w.do("GET", "/v1/limiters", "", "", 200)
+	w.do("GET", "/v1/limiters/{limiter}", "", "", 200)
+	w.do("DELETE", "/v1/limiters/{limiter}", "", "", 204)
 	w.do("PUT", "/v1/crons/{cron}", "", `{"schedule":"@yearly","template":{"queue":"q"}}`, 200)
 	w.do("GET", "/v1/crons", "", "", 200)
 	w.do("GET", "/v1/crons/{cron}", "", "", 200)

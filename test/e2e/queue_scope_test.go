@@ -54,10 +54,11 @@ var (
 	scopeDenied = []string{
 		"TaskService/Create", "TaskService/List", "TaskService/Claim", "QueueService/Pause", "QueueService/Resume", "QueueService/Get",
 		"QueueService/Keys", "QueueService/SetKey", "QueueService/PauseKey", "QueueService/ResumeKey", "QueueService/Stats", "QueueService/Set", "QueueService/SetNamespace", "BulkService/Start", "BulkService/Redrive", "CronService/Set",
+		"LimiterService/Set", "LimiterService/Delete",
 	}
 	scopeOther = []string{
 		"TaskService/BatchCreate", "TaskService/EndClaim", "WorkerService/List", "WorkerService/Quiet", "BulkService/List", "CommitService/Commit", "KVService/Get",
-		"QueueService/List", "QueueService/GetNamespace", "CronService/List", "CronService/Preview", "OverviewService/Get", "ServerService/Status",
+		"QueueService/List", "QueueService/GetNamespace", "CronService/List", "CronService/Preview", "LimiterService/List", "OverviewService/Get", "ServerService/Status",
 	}
 )
 

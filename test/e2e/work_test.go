@@ -170,6 +170,7 @@ func TestThePageOnLimitsIsTrue(t *testing.T) {
 	for _, want := range []string{
 		"ann\ttasks 4\tready 4\trunning 0", "key ann: set", `As many tasks of key "app" run as may: 1.`,
 		"app\ttasks 2\tready 1\trunning 1\twaits for concurrency", "key web: paused", "key web: resumed",
+		`As much runs under limiter "openai" as may: 2.`, "openai\tused 2 of 2\tat most 600/1m0s", " of summary\n", "openai\tused 3 of 3", "openai\tused 3\t", "is in use by queue transcribe",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("nothing says %q in\n%s", want, out)

@@ -229,14 +229,14 @@ func (CronChange_Kind) EnumDescriptor() ([]byte, []int) {
 	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{4, 0}
 }
 
-// TaskTemplate is what the tasks of a cron, or the follow-ups of a batch, are made of. Its fields are those of a task.
+// TaskTemplate is what the tasks of a cron are made of. Its fields are those of a task.
 type TaskTemplate struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Queue         string                 `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
 	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`                                                // default: the queue's name
 	Payload       []byte                 `protobuf:"bytes,4,opt,name=payload,proto3" json:"payload,omitempty"`                                          // at most 1 MiB
 	ContentType   string                 `protobuf:"bytes,5,opt,name=content_type,json=contentType,proto3" json:"content_type,omitempty"`               // default application/json
-	Headers       []*Header              `protobuf:"bytes,6,rep,name=headers,proto3" json:"headers,omitempty"`                                          // at most 30, together 4 KiB; a task of a cron gets millrace-cron and millrace-slot besides
+	Headers       []*Header              `protobuf:"bytes,6,rep,name=headers,proto3" json:"headers,omitempty"`                                          // at most 30, together 4 KiB; a task gets millrace-cron and millrace-slot besides
 	Priority      uint32                 `protobuf:"varint,7,opt,name=priority,proto3" json:"priority,omitempty"`                                       // 0 to 9
 	MaxAttempts   int32                  `protobuf:"varint,10,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`             // 1 to 1,000; 0 = the queue's
 	MaxCrashes    int32                  `protobuf:"varint,11,opt,name=max_crashes,json=maxCrashes,proto3" json:"max_crashes,omitempty"`                // 1 to 1,000; 0 = the queue's
@@ -245,7 +245,8 @@ type TaskTemplate struct {
 	MaxRun        *durationpb.Duration   `protobuf:"bytes,14,opt,name=max_run,json=maxRun,proto3" json:"max_run,omitempty"`                             // unset = the queue's, or none
 	Retry         *Retry                 `protobuf:"bytes,15,opt,name=retry,proto3" json:"retry,omitempty"`
 	Labels        map[string]string      `protobuf:"bytes,20,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // at most 16: names of 1 to 63 B, values of at most 128 B
-	Tag           string                 `protobuf:"bytes,22,opt,name=tag,proto3" json:"tag,omitempty"`                                                                                 // at most 128 B; it must name the partition of the cron, or of the batch
+	Limiters      []string               `protobuf:"bytes,27,rep,name=limiters,proto3" json:"limiters,omitempty"`                                                                       // at most 4, together with those of the queue
+	Tag           string                 `protobuf:"bytes,22,opt,name=tag,proto3" json:"tag,omitempty"`                                                                                 // at most 128 B; it must name the partition that the cron's name does
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -367,6 +368,13 @@ func (x *TaskTemplate) GetRetry() *Retry {
 func (x *TaskTemplate) GetLabels() map[string]string {
 	if x != nil {
 		return x.Labels
+	}
+	return nil
+}
+
+func (x *TaskTemplate) GetLimiters() []string {
+	if x != nil {
+		return x.Limiters
 	}
 	return nil
 }
@@ -1754,7 +1762,7 @@ var File_millrace_v1_cron_proto protoreflect.FileDescriptor
 
 const file_millrace_v1_cron_proto_rawDesc = "" +
 	"\n" +
-	"\x16millrace/v1/cron.proto\x12\vmillrace.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bmillrace/rest/options.proto\x1a\x16millrace/v1/task.proto\"\xd3\x05\n" +
+	"\x16millrace/v1/cron.proto\x12\vmillrace.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bmillrace/rest/options.proto\x1a\x16millrace/v1/task.proto\"\x83\x06\n" +
 	"\fTaskTemplate\x12\x1c\n" +
 	"\x05queue\x18\x02 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x05queue\x12\x1c\n" +
 	"\x04kind\x18\x03 \x01(\tB\bʵ\x1c\x040\x018\x01R\x04kind\x12.\n" +
@@ -1770,7 +1778,8 @@ const file_millrace_v1_cron_proto_rawDesc = "" +
 	"\x05lease\x18\r \x01(\v2\x19.google.protobuf.DurationR\x05lease\x122\n" +
 	"\amax_run\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\x06maxRun\x12(\n" +
 	"\x05retry\x18\x0f \x01(\v2\x12.millrace.v1.RetryR\x05retry\x12O\n" +
-	"\x06labels\x18\x14 \x03(\v2%.millrace.v1.TaskTemplate.LabelsEntryB\x10ʵ\x1c\f8\x01b\x06labelsh\x10R\x06labels\x12\x1a\n" +
+	"\x06labels\x18\x14 \x03(\v2%.millrace.v1.TaskTemplate.LabelsEntryB\x10ʵ\x1c\f8\x01b\x06labelsh\x10R\x06labels\x12.\n" +
+	"\blimiters\x18\x1b \x03(\tB\x12ʵ\x1c\x0e8\x01b\blimitersh\x04R\blimiters\x12\x1a\n" +
 	"\x03tag\x18\x16 \x01(\tB\bʵ\x1c\x040\x018\x01R\x03tag\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +

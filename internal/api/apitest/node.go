@@ -319,7 +319,9 @@ func Applied(c core.Commit) (r core.Result) {
 			o.Rev = 7
 		case *core.QueueSet, *core.NamespaceSet, *core.KeyspaceSet:
 			o.Version = 3
-		case *core.CronDelete:
+		case *core.LimiterSet:
+			o.Version = 1 // as Limiter reads it
+		case *core.CronDelete, *core.LimiterDelete:
 			o.Existed = true
 		case *core.QueueDelete:
 			o.Existed = op.Queue != "gone"

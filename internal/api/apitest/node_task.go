@@ -213,6 +213,24 @@ func (n *Node) WaitBatch(_ context.Context, p core.Partition, id core.TaskID) (c
 	return n.batch(id), core.At{}, nil
 }
 
+// Limiters shows one limiter.
+func (n *Node) Limiters(_ context.Context, p core.Partition, _, after string, _ int, _ core.ReadOptions) ([]core.Limiter, core.At, error) {
+	n.step()
+	n.reach(p)
+	if after >= "api" {
+		return nil, core.At{}, nil
+	}
+	return []core.Limiter{{Name: "api", Version: 1}}, core.At{}, nil
+}
+
+// Limiter shows a limiter of any name, which a task of the queue mail holds.
+func (n *Node) Limiter(_ context.Context, p core.Partition, name string, _ core.ReadOptions) (core.Limiter, core.At, error) {
+	n.step()
+	n.reach(p)
+	id, _ := core.ParseTaskID(ID(1))
+	return core.Limiter{Name: name, Version: 1, Used: 1, HeldBy: []core.LimiterHolder{{Task: id, Queue: "mail"}}}, core.At{}, nil
+}
+
 // Bulks shows the jobs that were begun, and one of ID(1): they run and have done nothing.
 func (n *Node) Bulks(_ context.Context, p core.Partition, _ core.ReadOptions) ([]core.BulkJob, core.At, error) {
 	n.step()

@@ -121,7 +121,7 @@ func wireBuffer(size int) (func([]byte) mem.BufferSlice, []byte) {
 // UTF-8. A field that is added to the contract must be added here, or it would not be sent.
 func plainSpec(t *millracev1.TaskSpec) bool {
 	return len(t.Headers) == 0 && t.RunAt == nil && t.Delay == nil && t.MaxAttempts == 0 && t.MaxCrashes == 0 &&
-		t.MaxDeliveries == nil && t.MaxRun == nil && t.Retry == nil && len(t.Labels) == 0 && t.ExpiresAt == nil && t.Batch == "" && t.Webhook == "" &&
+		t.MaxDeliveries == nil && t.MaxRun == nil && t.Retry == nil && len(t.Labels) == 0 && t.ExpiresAt == nil && t.Batch == "" && len(t.Limiters) == 0 && t.Webhook == "" &&
 		ascii(t.Id) && ascii(t.Queue) && ascii(t.Kind) && ascii(t.ContentType) && ascii(t.Key) && ascii(t.Tag) &&
 		ascii(t.Unique.GetKey()) && !slices.ContainsFunc(t.After, func(a *millracev1.After) bool { return !ascii(a.GetId()) })
 }

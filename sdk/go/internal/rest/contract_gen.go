@@ -79,9 +79,9 @@ func writeTaskSpec(w *restBody, m *pb.TaskSpec) {
 	w.time("expires_at", m.GetExpiresAt())
 	w.text("key", m.GetKey())
 	w.int("cost", int64(m.GetCost()))
+	w.texts("limiters", m.GetLimiters())
 	restList(w, "after", m.GetAfter(), writeAfter)
 	w.word("on_dep_failure", onDepFailureWords, int32(m.GetOnDepFailure()))
-	w.text("batch", m.GetBatch())
 	w.flag("webhook", m.GetWebhook() != "")
 }
 
@@ -518,6 +518,7 @@ func writeQueueConfig(w *restBody, m *pb.QueueConfig) {
 		w.object("per_key", func() { writeKeyLimits(w, x) })
 	}
 	w.int("max_workers", int64(m.GetMaxWorkers()))
+	w.texts("limiters", m.GetLimiters())
 }
 
 func writeQueueCeilings(w *restBody, m *pb.QueueCeilings) {
@@ -837,48 +838,6 @@ func writeTransferShardRequest(w *restBody, m *pb.TransferShardRequest) {
 	w.number("to", m.GetTo())
 }
 
-func writeOpenBatchRequest(w *restBody, m *pb.OpenBatchRequest) {
-	w.text("id", m.GetId())
-	w.textMap("labels", m.GetLabels())
-	if x := m.GetOnDone(); x != nil {
-		w.object("on_done", func() { writeTaskTemplate(w, x) })
-	}
-	if x := m.GetOnSuccess(); x != nil {
-		w.object("on_success", func() { writeTaskTemplate(w, x) })
-	}
-	w.text("tag", m.GetTag())
-}
-
-func writeTaskTemplate(w *restBody, m *pb.TaskTemplate) {
-	if m == nil {
-		return
-	}
-	w.text("queue", m.GetQueue())
-	w.text("kind", m.GetKind())
-	w.bytes("payload", m.GetPayload())
-	w.text("content_type", m.GetContentType())
-	restList(w, "headers", m.GetHeaders(), writeHeader)
-	w.int("priority", int64(m.GetPriority()))
-	w.int("max_attempts", int64(m.GetMaxAttempts()))
-	w.int("max_crashes", int64(m.GetMaxCrashes()))
-	if m.MaxDeliveries != nil {
-		w.anyInt("max_deliveries", int64(m.GetMaxDeliveries()))
-	}
-	w.duration("lease", m.GetLease())
-	w.duration("max_run", m.GetMaxRun())
-	if x := m.GetRetry(); x != nil {
-		w.object("retry", func() { writeRetry(w, x) })
-	}
-	w.textMap("labels", m.GetLabels())
-	w.text("tag", m.GetTag())
-}
-
-func writeCancelBatchRequest(w *restBody, m *pb.CancelBatchRequest) {
-	w.text("reason", m.GetReason())
-	w.int("rate", int64(m.GetRate()))
-	w.flag("force", m.GetForce())
-}
-
 func writeStartBulkRequest(w *restBody, m *pb.StartBulkRequest) {
 	w.text("id", m.GetId())
 	w.word("action", bulkJobActionWords, int32(m.GetAction()))
@@ -904,7 +863,6 @@ func writeTaskFilter(w *restBody, m *pb.TaskFilter) {
 	w.time("from", m.GetFrom())
 	w.time("to", m.GetTo())
 	w.text("fingerprint", m.GetFingerprint())
-	w.text("batch", m.GetBatch())
 }
 
 func writeRedriveRequest(w *restBody, m *pb.RedriveRequest) {
@@ -934,6 +892,31 @@ func writeCronConfig(w *restBody, m *pb.CronConfig) {
 	w.word("catch_up", cronConfigCatchUpWords, int32(m.GetCatchUp()))
 }
 
+func writeTaskTemplate(w *restBody, m *pb.TaskTemplate) {
+	if m == nil {
+		return
+	}
+	w.text("queue", m.GetQueue())
+	w.text("kind", m.GetKind())
+	w.bytes("payload", m.GetPayload())
+	w.text("content_type", m.GetContentType())
+	restList(w, "headers", m.GetHeaders(), writeHeader)
+	w.int("priority", int64(m.GetPriority()))
+	w.int("max_attempts", int64(m.GetMaxAttempts()))
+	w.int("max_crashes", int64(m.GetMaxCrashes()))
+	if m.MaxDeliveries != nil {
+		w.anyInt("max_deliveries", int64(m.GetMaxDeliveries()))
+	}
+	w.duration("lease", m.GetLease())
+	w.duration("max_run", m.GetMaxRun())
+	if x := m.GetRetry(); x != nil {
+		w.object("retry", func() { writeRetry(w, x) })
+	}
+	w.textMap("labels", m.GetLabels())
+	w.texts("limiters", m.GetLimiters())
+	w.text("tag", m.GetTag())
+}
+
 func writeTriggerCronRequest(w *restBody, m *pb.TriggerCronRequest) {
 	w.text("id", m.GetId())
 }
@@ -943,6 +926,13 @@ func writePreviewCronRequest(w *restBody, m *pb.PreviewCronRequest) {
 	w.text("zone", m.GetZone())
 	w.int("count", int64(m.GetCount()))
 	w.time("from", m.GetFrom())
+}
+
+func writeLimiterConfig(w *restBody, m *pb.LimiterConfig) {
+	w.int("concurrency", m.GetConcurrency())
+	if x := m.GetRate(); x != nil {
+		w.object("rate", func() { writeRate(w, x) })
+	}
 }
 
 func writeQuietWorkerRequest(w *restBody, m *pb.QuietWorkerRequest) {
@@ -1006,7 +996,7 @@ var routes = map[string][]route{
 	"/millrace.v1.TaskService/List": {
 		{
 			verb: "GET", path: []string{"/v1/tasks"},
-			query: []parameter{{"queue", "queue", nil}, {"state", "state", []string{"", "blocked", "scheduled", "ready", "running", "completed", "dead", "cancelled"}}, {"order", "desc", []string{"desc"}}, {"kind", "kind", nil}, {"label", "label", nil}, {"worker", "worker", nil}, {"unique", "unique", nil}, {"from", "from", nil}, {"to", "to", nil}, {"fingerprint", "fingerprint", nil}, {"batch", "batch", nil}, {"head", "head", nil}, {"limit", "limit", nil}, {"cursor", "cursor", nil}},
+			query: []parameter{{"queue", "queue", nil}, {"state", "state", []string{"", "blocked", "scheduled", "ready", "running", "completed", "dead", "cancelled"}}, {"order", "desc", []string{"desc"}}, {"kind", "kind", nil}, {"label", "label", nil}, {"worker", "worker", nil}, {"unique", "unique", nil}, {"from", "from", nil}, {"to", "to", nil}, {"fingerprint", "fingerprint", nil}, {"head", "head", nil}, {"limit", "limit", nil}, {"cursor", "cursor", nil}},
 		},
 	},
 	"/millrace.v1.TaskService/Claim": {
@@ -1446,41 +1436,6 @@ var routes = map[string][]route{
 			verb: "GET", path: []string{"/v1/status"},
 		},
 	},
-	"/millrace.v1.BatchService/Open": {
-		{
-			verb: "POST", path: []string{"/v1/batches"},
-			body: func(w *restBody, in any) { writeOpenBatchRequest(w, in.(*pb.OpenBatchRequest)) },
-		},
-	},
-	"/millrace.v1.BatchService/List": {
-		{
-			verb: "GET", path: []string{"/v1/batches"},
-			query: []parameter{{"limit", "limit", nil}, {"cursor", "cursor", nil}},
-		},
-	},
-	"/millrace.v1.BatchService/Get": {
-		{
-			verb: "GET", path: []string{"/v1/batches/", "id=id"},
-			answer: "batch",
-		},
-	},
-	"/millrace.v1.BatchService/Wait": {
-		{
-			verb: "GET", path: []string{"/v1/batches/", "id=id", "/result"},
-			answer: "batch",
-		},
-	},
-	"/millrace.v1.BatchService/Seal": {
-		{
-			verb: "POST", path: []string{"/v1/batches/", "id=id", ":seal"},
-		},
-	},
-	"/millrace.v1.BatchService/Cancel": {
-		{
-			verb: "POST", path: []string{"/v1/batches/", "id=id", ":cancel"},
-			body: func(w *restBody, in any) { writeCancelBatchRequest(w, in.(*pb.CancelBatchRequest)) },
-		},
-	},
 	"/millrace.v1.BulkService/Start": {
 		{
 			verb: "POST", path: []string{"/v1/bulk"},
@@ -1568,6 +1523,33 @@ var routes = map[string][]route{
 		{
 			verb: "GET", path: []string{"/v1/errors"},
 			query: []parameter{{"queue", "queue", nil}, {"kind", "kind", nil}, {"span", "span", nil}},
+		},
+	},
+	"/millrace.v1.LimiterService/List": {
+		{
+			verb: "GET", path: []string{"/v1/limiters"},
+			query: []parameter{{"prefix", "prefix", nil}, {"limit", "limit", nil}, {"cursor", "cursor", nil}},
+		},
+	},
+	"/millrace.v1.LimiterService/Get": {
+		{
+			verb: "GET", path: []string{"/v1/limiters/", "limiter=name"},
+			answer: "limiter",
+		},
+	},
+	"/millrace.v1.LimiterService/Set": {
+		{
+			verb: "PUT", path: []string{"/v1/limiters/", "limiter=name"},
+			match: "if_version",
+			body:  func(w *restBody, in any) { writeLimiterConfig(w, in.(*pb.SetLimiterRequest).GetConfig()) }, within: "config",
+			answer: "limiter",
+		},
+	},
+	"/millrace.v1.LimiterService/Delete": {
+		{
+			verb: "DELETE", path: []string{"/v1/limiters/", "limiter=name"},
+			match: "if_version",
+			empty: true,
 		},
 	},
 	"/millrace.v1.OverviewService/Get": {

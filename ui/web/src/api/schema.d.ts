@@ -868,7 +868,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/v1/batches": {
+    "/v1/limiters": {
         parameters: {
             query?: never;
             header?: never;
@@ -876,34 +876,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List batches, those that have finished too, the last opened first; partition after partition.
-         * @description List batches, those that have finished too, the last opened first; partition after partition.
+         * List limiters by name, with what is used of each.
+         * @description List limiters by name, with what is used of each.
          */
-        get: operations["getBatches"];
-        put?: never;
-        /**
-         * Open a batch, which tasks are then added to as they are created.
-         * @description Open a batch, which tasks are then added to as they are created. With an id it can be repeated safely: a repetition is answered with 200. When no answer came, it is repeated as it is where all that it makes has an id or a unique key.
-         */
-        post: operations["postBatches"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/batches/{id}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Read a batch and how many of its tasks are in which state.
-         * @description Read a batch and how many of its tasks are in which state.
-         */
-        get: operations["getBatchesId"];
+        get: operations["getLimiters"];
         put?: never;
         post?: never;
         delete?: never;
@@ -912,7 +888,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/v1/batches/{id}/result": {
+    "/v1/limiters/{limiter}": {
         parameters: {
             query?: never;
             header?: never;
@@ -920,53 +896,21 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Read a batch, waiting until it has finished.
-         * @description Read a batch, waiting until it has finished.
+         * Read a limiter, with the tasks that hold it and the queues that name it.
+         * @description Read a limiter, with the tasks that hold it and the queues that name it. The ETag is its version.
          */
-        get: operations["getBatchesIdResult"];
-        put?: never;
+        get: operations["getLimitersLimiter"];
+        /**
+         * Make a limiter, or replace what it bounds.
+         * @description Make a limiter, or replace what it bounds. Running tasks go on when a limit falls below what runs. The version rises only when something changes. When no answer came, it is repeated as it is: a refusal of the repetition can mean that the first try was applied.
+         */
+        put: operations["putLimitersLimiter"];
         post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/batches/{id}:seal": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
         /**
-         * Say that a batch gets no more tasks.
-         * @description Say that a batch gets no more tasks. When all that it has have ended, it has finished and its follow-ups are made: at once if that is so by now. When no answer came, it is repeated as it is: what it asks for is a state, in which a repetition finds things.
+         * Remove a limiter.
+         * @description Remove a limiter. It is refused while a queue names it, or a task that has not ended: setting it to nothing lifts its limits at once. When no answer came, it is repeated as it is: a refusal of the repetition can mean that the first try was applied.
          */
-        post: operations["postBatchesIdSeal"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/batches/{id}:cancel": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Seal a batch and cancel its tasks, by a job as of POST /v1/bulk: those that wait are cancelled, those that run are asked to stop.
-         * @description Seal a batch and cancel its tasks, by a job as of POST /v1/bulk: those that wait are cancelled, those that run are asked to stop. When no answer came, it is repeated as it is: what it asks for is a state, in which a repetition finds things.
-         */
-        post: operations["postBatchesIdCancel"];
-        delete?: never;
+        delete: operations["deleteLimitersLimiter"];
         options?: never;
         head?: never;
         patch?: never;
@@ -2194,8 +2138,10 @@ export interface components {
             expires_at?: string;
             /** @description at most 128 B: tasks of a queue with one key wait in a line of their own, which gets its share and has limits of its own */
             key?: string;
-            /** @description 1 to 1,000,000: what the task weighs in shares and rates; default 1 */
+            /** @description 1 to 1,000,000: what the task weighs in shares, rates and limiters; default 1 */
             cost?: number;
+            /** @description at most 4, together with those of its queue: the task runs only while all of them have room for its cost */
+            limiters?: string[];
             /** @description at most 100: the task is blocked until all of them have ended as they must */
             after?: components["schemas"]["After"][];
             /**
@@ -2203,8 +2149,6 @@ export interface components {
              * @enum {string}
              */
             on_dep_failure?: "hold" | "cancel" | "run";
-            /** @description id of the open batch that the task is added to, which must be in the partition of the task */
-            batch?: string;
         } & (unknown & unknown);
         Header: {
             name: string;
@@ -2769,8 +2713,6 @@ export interface components {
             to?: string;
             /** @description of their last error */
             fingerprint?: string;
-            /** @description id of the batch that they were added to */
-            batch?: string;
         };
         RedriveRequest: {
             /** @description as in StartBulkRequest, and so are the others */
@@ -2831,7 +2773,7 @@ export interface components {
             /** @enum {string} */
             catch_up?: "one" | "none" | "all";
         };
-        /** @description TaskTemplate is what the tasks of a cron, or the follow-ups of a batch, are made of. Its fields are those of a task. */
+        /** @description TaskTemplate is what the tasks of a cron are made of. Its fields are those of a task. */
         TaskTemplate: {
             queue: string;
             /** @description default: the queue's name */
@@ -2842,7 +2784,7 @@ export interface components {
             payload_base64?: string;
             /** @description default application/json */
             content_type?: string;
-            /** @description at most 30, together 4 KiB; a task of a cron gets millrace-cron and millrace-slot besides */
+            /** @description at most 30, together 4 KiB; a task gets millrace-cron and millrace-slot besides */
             headers?: components["schemas"]["Header"][];
             /** @description 0 to 9 */
             priority?: number;
@@ -2880,7 +2822,9 @@ export interface components {
             labels?: {
                 [key: string]: string;
             };
-            /** @description at most 128 B; it must name the partition of the cron, or of the batch */
+            /** @description at most 4, together with those of the queue */
+            limiters?: string[];
+            /** @description at most 128 B; it must name the partition that the cron's name does */
             tag?: string;
         } & unknown;
         TriggerCronRequest: {
@@ -2899,27 +2843,35 @@ export interface components {
              */
             from?: string;
         };
-        OpenBatchRequest: {
-            /** @description 26 characters of base32; made by the server when empty, and then an open is not repeatable */
-            id?: string;
-            /** @description at most 16: names of 1 to 63 B, values of at most 128 B */
-            labels?: {
-                [key: string]: string;
-            };
-            /** @description made when the batch finishes, however its tasks ended; it gets the header millrace-batch with the id of the batch */
-            on_done?: components["schemas"]["TaskTemplate"];
-            /** @description made then if each of the tasks was completed and the batch was not cancelled */
-            on_success?: components["schemas"]["TaskTemplate"];
-            /** @description at most 128 B: the batch is in the partition of this tag, as tasks with it are; mutually exclusive with id */
-            tag?: string;
+        /** @description LimiterConfig is what a limiter bounds. What is unset bounds nothing. */
+        LimiterConfig: {
+            /**
+             * Format: int64
+             * @description what its running tasks may cost together, per partition; a task that costs more runs alone; 0 = no bound
+             */
+            concurrency?: number;
+            /** @description of what begins, in units of cost, per partition */
+            rate?: components["schemas"]["Rate"];
         };
-        CancelBatchRequest: {
-            /** @description at most 256 B */
-            reason?: string;
-            /** @description tasks per second, 1 to 1,000,000; default 1,000 */
-            rate?: number;
-            /** @description running tasks are taken from their workers at once */
-            force?: boolean;
+        /** @description Rate bounds how much begins in a time: tasks that cost limit together in each per, and burst at once. */
+        Rate: {
+            /**
+             * Format: int64
+             * @description 1 to 1,000,000,000
+             */
+            limit: number;
+            /**
+             * @description 1 ms to 24 h; at most 1,000,000,000 begin in a second From 1ms to 24h (1 days).
+             * @example 1.5s
+             * @example 90s
+             * @example 1h30m
+             */
+            per: string;
+            /**
+             * Format: int64
+             * @description 1 to 1,000,000,000; default limit
+             */
+            burst?: number;
         };
         CommitRequest: {
             /** @description apply only while the token is live */
@@ -3048,6 +3000,8 @@ export interface components {
              * @description workers that have tasks at once, per partition; 0 = no bound
              */
             max_workers?: number;
+            /** @description at most 4 limiters that each of its tasks needs besides those that the task names */
+            limiters?: string[];
         };
         /** @description QueueCeilings bound what a task may ask for itself: a create beyond one is refused. 0, or unset, bounds nothing. */
         QueueCeilings: {
@@ -3085,26 +3039,6 @@ export interface components {
              * @description 1 to 9
              */
             priority?: number;
-        };
-        /** @description Rate bounds how much begins in a time: tasks that cost limit together in each per, and burst at once. */
-        Rate: {
-            /**
-             * Format: int64
-             * @description 1 to 1,000,000,000
-             */
-            limit: number;
-            /**
-             * @description 1 ms to 24 h; at most 1,000,000,000 begin in a second From 1ms to 24h (1 days).
-             * @example 1.5s
-             * @example 90s
-             * @example 1h30m
-             */
-            per: string;
-            /**
-             * Format: int64
-             * @description 1 to 1,000,000,000; default limit
-             */
-            burst?: number;
         };
         /** @description KeyLimits bound each key of a queue. Tasks without a key count as those of one key. */
         KeyLimits: {
@@ -3785,8 +3719,10 @@ export interface components {
             /** @description Instead of head: any bytes. */
             head_base64?: string;
             key?: string;
-            /** @description what it weighs in shares and rates; absent: 1 */
+            /** @description what it weighs in shares, rates and limiters; absent: 1 */
             cost?: number;
+            /** @description that it names itself, by name */
+            limiters?: string[];
             /** @description the tasks that it was made to wait for */
             after?: components["schemas"]["AfterState"][];
             /** @enum {string} */
@@ -3795,8 +3731,6 @@ export interface components {
             pending?: number;
             /** @description how many blocked tasks wait for this one */
             dependents?: number;
-            /** @description id of the batch that it was added to */
-            batch?: string;
         };
         /** @description CancelAsked says who asked for the cancel of a task. */
         CancelAsked: {
@@ -4141,11 +4075,11 @@ export interface components {
         };
         /** @description WhyReason is one reason why a task is where it is. */
         WhyReason: {
-            /** @description delay, retry, snooze, paused, lane_limit, queue_limit, rate, max_workers, tenant_running, order, behind, next, no_worker, no_handler, no_slot, partition_unled, disk_full, running, stopping, ended */
+            /** @description delay, retry, snooze, paused, lane_limit, queue_limit, rate, max_workers, limiter, tenant_running, order, behind, next, no_worker, no_handler, no_slot, partition_unled, disk_full, running, stopping, ended */
             code?: string;
             /** @description in words */
             text?: string;
-            /** @description what the reason is about: queue, kind, worker, partition, node, or token of who asked */
+            /** @description what the reason is about: queue, kind, worker, limiter, partition, node, or token of who asked */
             object?: string;
             /** @description what people gave as the reason, or why it ended */
             note?: string;
@@ -4428,6 +4362,8 @@ export interface components {
             per_key?: components["schemas"]["KeyLimits"];
             /** Format: int32 */
             max_workers?: number;
+            /** @description that each of its tasks needs */
+            limiters?: string[];
         };
         HistoryResponse: {
             /**
@@ -4684,73 +4620,42 @@ export interface components {
             /** @description Where the answer stands in the partition's log; a read can ask for at least this. */
             index?: string;
         };
-        OpenBatchResponse: {
-            batch?: components["schemas"]["Batch"];
-            /** @description it was opened before */
-            replayed?: boolean;
-            /** @description Where the answer stands in the partition's log; a read can ask for at least this. */
-            index?: string;
-        };
-        /** @description Batch is a batch and where it stands. */
-        Batch: {
-            id?: string;
-            /** @enum {string} */
-            state?: "open" | "sealed" | "cancelling" | "finished";
-            counts?: components["schemas"]["BatchCounts"];
-            labels?: {
-                [key: string]: string;
-            };
-            /** @description the task that is made when it finishes */
-            on_done?: components["schemas"]["TaskTemplate"];
-            /** @description the task that is made then if each of its tasks was completed */
-            on_success?: components["schemas"]["TaskTemplate"];
-            /** Format: date-time */
-            opened_at?: string;
-            /** Format: date-time */
-            sealed_at?: string;
-            /** Format: date-time */
-            finished_at?: string;
-            /** @description name of the token that opened it */
-            by?: string;
-            /** @description who cancelled it; unset: it was not */
-            cancel?: components["schemas"]["CancelAsked"];
-            /** @description id of the task of on_done; empty: it was not made */
-            done_task?: string;
-            /** @description id of the task of on_success; empty: it was not made */
-            success_task?: string;
-            /** @description why a follow-up could not be made when that was tried last, such as a full queue; it is tried again */
-            refused?: components["schemas"]["TaskError"];
-        };
-        /** @description BatchCounts counts the tasks of a batch by what became of them, those too that were removed after their end. After a redrive a task waits again. */
-        BatchCounts: {
-            total?: number;
-            /** @description blocked, scheduled or ready */
-            waiting?: number;
-            running?: number;
-            completed?: number;
-            dead?: number;
-            cancelled?: number;
-        };
-        ListBatchesResponse: {
-            batches?: components["schemas"]["Batch"][];
-            /** @description empty: the end */
+        ListLimitersResponse: {
+            /** @description by name */
+            limiters?: components["schemas"]["Limiter"][];
             cursor?: string;
             /** @description Where the answer stands in the partition's log; a read can ask for at least this. */
             index?: string;
         };
-        SealBatchResponse: {
-            batch?: components["schemas"]["Batch"];
-            /** @description it was sealed before */
-            replayed?: boolean;
-            /** @description Where the answer stands in the partition's log; a read can ask for at least this. */
-            index?: string;
+        /** @description Limiter is a limiter, and what is used of it in all partitions. */
+        Limiter: {
+            name?: string;
+            /**
+             * Format: int64
+             * @description what its running tasks may cost together, per partition; a task that costs more runs alone; 0 = no bound
+             */
+            concurrency?: number;
+            /** @description of what begins, in units of cost, per partition */
+            rate?: components["schemas"]["Rate"];
+            version?: string;
+            /** @description what the running tasks cost together that hold it */
+            used?: number;
+            /** @description that have not ended and name it themselves, those that run included */
+            tasks?: number;
+            /**
+             * Format: date-time
+             * @description when its rate lets a task of cost 1 begin; unset: now
+             */
+            until?: string;
+            /** @description the first 10 running tasks that hold it; only where one limiter is read */
+            held_by?: components["schemas"]["LimiterHolder"][];
+            /** @description the first 10 queues whose configurations name it; only where one limiter is read */
+            queues?: string[];
         };
-        CancelBatchResponse: {
-            batch?: components["schemas"]["Batch"];
-            /** @description it was cancelled before */
-            replayed?: boolean;
-            /** @description Where the answer stands in the partition's log; a read can ask for at least this. */
-            index?: string;
+        /** @description LimiterHolder is a running task that holds a limiter. */
+        LimiterHolder: {
+            task?: string;
+            queue?: string;
         };
         CommitResponse: {
             /** @description one per op */
@@ -5963,8 +5868,6 @@ export interface operations {
                 to?: string;
                 /** @description Fingerprint of the last error of the tasks, as GET /v1/errors shows it. */
                 fingerprint?: string;
-                /** @description Id of the batch that the tasks were added to. */
-                batch?: string;
                 /** @description The first bytes of each payload too, 1 to 256, and its size. */
                 head?: number;
                 /** @description Length of the page, 1 to 1,000; default 100. */
@@ -8726,7 +8629,7 @@ export interface operations {
             };
         };
     };
-    getBatches: {
+    getLimiters: {
         parameters: {
             query?: {
                 /** @description The namespace; default "default". */
@@ -8735,6 +8638,8 @@ export interface operations {
                 forward?: "0" | "1";
                 /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
                 hop?: "0" | "1";
+                /** @description What their names begin with. */
+                prefix?: string;
                 /** @description Length of the page, 1 to 1,000; default 100. */
                 limit?: number;
                 /** @description Of the page before; empty for the first page. */
@@ -8753,7 +8658,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ListBatchesResponse"];
+                    "application/json": components["schemas"]["ListLimitersResponse"];
                 };
             };
             307: components["responses"]["Status307"];
@@ -8782,7 +8687,7 @@ export interface operations {
             };
         };
     };
-    postBatches: {
+    getLimitersLimiter: {
         parameters: {
             query?: {
                 /** @description The namespace; default "default". */
@@ -8793,33 +8698,84 @@ export interface operations {
                 hop?: "0" | "1";
             };
             header?: never;
-            path?: never;
+            path: {
+                limiter: string;
+            };
             cookie?: never;
         };
-        requestBody?: {
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "Millrace-Index": components["headers"]["Millrace-Index"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Limiter"];
+                };
+            };
+            307: components["responses"]["Status307"];
+            400: components["responses"]["Status400"];
+            401: components["responses"]["Status401"];
+            403: components["responses"]["Status403"];
+            404: components["responses"]["Status404"];
+            409: components["responses"]["Status409"];
+            412: components["responses"]["Status412"];
+            413: components["responses"]["Status413"];
+            422: components["responses"]["Status422"];
+            429: components["responses"]["Status429"];
+            431: components["responses"]["Status431"];
+            500: components["responses"]["Status500"];
+            503: components["responses"]["Status503"];
+            504: components["responses"]["Status504"];
+            507: components["responses"]["Status507"];
+            /** @description An error; its code has the status. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    putLimitersLimiter: {
+        parameters: {
+            query?: {
+                /** @description The namespace; default "default". */
+                ns?: string;
+                /** @description 1: in a cluster, the node fetches the leader's answer; 0: it answers 307 and names the leader. The default is the server's. */
+                forward?: "0" | "1";
+                /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
+                hop?: "0" | "1";
+            };
+            header?: {
+                /** @description The version that the change expects, as its ETag; 0 for none yet. */
+                "If-Match"?: string;
+            };
+            path: {
+                limiter: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
             content: {
-                "application/json": components["schemas"]["OpenBatchRequest"];
+                "application/json": components["schemas"]["LimiterConfig"];
             };
         };
         responses: {
             /** @description OK */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     "Millrace-Index": components["headers"]["Millrace-Index"];
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["OpenBatchResponse"];
-                };
-            };
-            /** @description Created */
-            201: {
-                headers: {
-                    "Millrace-Index": components["headers"]["Millrace-Index"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["OpenBatchResponse"];
+                    "application/json": components["schemas"]["Limiter"];
                 };
             };
             307: components["responses"]["Status307"];
@@ -8848,7 +8804,7 @@ export interface operations {
             };
         };
     };
-    getBatchesId: {
+    deleteLimitersLimiter: {
         parameters: {
             query?: {
                 /** @description The namespace; default "default". */
@@ -8858,191 +8814,23 @@ export interface operations {
                 /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
                 hop?: "0" | "1";
             };
-            header?: never;
+            header?: {
+                /** @description The version that the change expects, as its ETag; 0 for none yet. */
+                "If-Match"?: string;
+            };
             path: {
-                id: string;
+                limiter: string;
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    "Millrace-Index": components["headers"]["Millrace-Index"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Batch"];
-                };
-            };
-            307: components["responses"]["Status307"];
-            400: components["responses"]["Status400"];
-            401: components["responses"]["Status401"];
-            403: components["responses"]["Status403"];
-            404: components["responses"]["Status404"];
-            409: components["responses"]["Status409"];
-            412: components["responses"]["Status412"];
-            413: components["responses"]["Status413"];
-            422: components["responses"]["Status422"];
-            429: components["responses"]["Status429"];
-            431: components["responses"]["Status431"];
-            500: components["responses"]["Status500"];
-            503: components["responses"]["Status503"];
-            504: components["responses"]["Status504"];
-            507: components["responses"]["Status507"];
-            /** @description An error; its code has the status. */
-            default: {
+            /** @description No Content */
+            204: {
                 headers: {
                     [name: string]: unknown;
                 };
-                content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
-                };
-            };
-        };
-    };
-    getBatchesIdResult: {
-        parameters: {
-            query?: {
-                /** @description The namespace; default "default". */
-                ns?: string;
-                /** @description 1: in a cluster, the node fetches the leader's answer; 0: it answers 307 and names the leader. The default is the server's. */
-                forward?: "0" | "1";
-                /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
-                hop?: "0" | "1";
-                /** @description How long to wait for the end; default 0s. From 0s to 1m0s. */
-                wait?: string;
-            };
-            header?: never;
-            path: {
-                id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    "Millrace-Index": components["headers"]["Millrace-Index"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Batch"];
-                };
-            };
-            307: components["responses"]["Status307"];
-            400: components["responses"]["Status400"];
-            401: components["responses"]["Status401"];
-            403: components["responses"]["Status403"];
-            404: components["responses"]["Status404"];
-            409: components["responses"]["Status409"];
-            412: components["responses"]["Status412"];
-            413: components["responses"]["Status413"];
-            422: components["responses"]["Status422"];
-            429: components["responses"]["Status429"];
-            431: components["responses"]["Status431"];
-            500: components["responses"]["Status500"];
-            503: components["responses"]["Status503"];
-            504: components["responses"]["Status504"];
-            507: components["responses"]["Status507"];
-            /** @description An error; its code has the status. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
-                };
-            };
-        };
-    };
-    postBatchesIdSeal: {
-        parameters: {
-            query?: {
-                /** @description The namespace; default "default". */
-                ns?: string;
-                /** @description 1: in a cluster, the node fetches the leader's answer; 0: it answers 307 and names the leader. The default is the server's. */
-                forward?: "0" | "1";
-                /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
-                hop?: "0" | "1";
-            };
-            header?: never;
-            path: {
-                id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    "Millrace-Index": components["headers"]["Millrace-Index"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["SealBatchResponse"];
-                };
-            };
-            307: components["responses"]["Status307"];
-            400: components["responses"]["Status400"];
-            401: components["responses"]["Status401"];
-            403: components["responses"]["Status403"];
-            404: components["responses"]["Status404"];
-            409: components["responses"]["Status409"];
-            412: components["responses"]["Status412"];
-            413: components["responses"]["Status413"];
-            422: components["responses"]["Status422"];
-            429: components["responses"]["Status429"];
-            431: components["responses"]["Status431"];
-            500: components["responses"]["Status500"];
-            503: components["responses"]["Status503"];
-            504: components["responses"]["Status504"];
-            507: components["responses"]["Status507"];
-            /** @description An error; its code has the status. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorAnswer"];
-                };
-            };
-        };
-    };
-    postBatchesIdCancel: {
-        parameters: {
-            query?: {
-                /** @description The namespace; default "default". */
-                ns?: string;
-                /** @description 1: in a cluster, the node fetches the leader's answer; 0: it answers 307 and names the leader. The default is the server's. */
-                forward?: "0" | "1";
-                /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
-                hop?: "0" | "1";
-            };
-            header?: never;
-            path: {
-                id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: {
-            content: {
-                "application/json": components["schemas"]["CancelBatchRequest"];
-            };
-        };
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    "Millrace-Index": components["headers"]["Millrace-Index"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["CancelBatchResponse"];
-                };
+                content?: never;
             };
             307: components["responses"]["Status307"];
             400: components["responses"]["Status400"];

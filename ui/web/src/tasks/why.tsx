@@ -162,6 +162,19 @@ function Because({ ns, task, why, reason: r }: { ns: string; task: Task; why: Wh
 					{limits}
 				</>
 			);
+		case "limiter":
+			return (
+				<>
+					As much {r.until ? "began lately" : "runs"} under limiter {visible(r.object ?? "")} as may ({r.limit})
+					{until ? <>; the next one goes{until}</> : null}
+					{by.length > 0 ? (
+						<>
+							{": "}
+							<Names of={by} one={(id) => <TaskLink ns={ns} id={id} />} />
+						</>
+					) : null}
+				</>
+			);
 		case "tenant_running":
 			return <>As many tasks of the tenant run as may: {r.limit}</>;
 		case "rate":

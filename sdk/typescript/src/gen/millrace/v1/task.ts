@@ -190,8 +190,10 @@ export interface TaskSpec {
     | undefined;
   /** at most 128 B: tasks of a queue with one key wait in a line of their own, which gets its share and has limits of its own */
   key: string;
-  /** 1 to 1,000,000: what the task weighs in shares and rates; default 1 */
+  /** 1 to 1,000,000: what the task weighs in shares, rates and limiters; default 1 */
   cost: number;
+  /** at most 4, together with those of its queue: the task runs only while all of them have room for its cost */
+  limiters: string[];
   /** at most 100: the task is blocked until all of them have ended as they must */
   after: After[];
   /** what follows when one of after is not completed; default hold */
@@ -284,8 +286,10 @@ export interface Task {
   /** the first bytes of the payload, where a list or a batch asks for them */
   head: Buffer;
   key: string;
-  /** what it weighs in shares and rates; absent: 1 */
+  /** what it weighs in shares, rates and limiters; absent: 1 */
   cost: number;
+  /** that it names itself, by name */
+  limiters: string[];
   /** the tasks that it was made to wait for */
   after: AfterState[];
   onDepFailure: OnDepFailure;
@@ -687,11 +691,11 @@ export interface WhyResponse {
 
 /** WhyReason is one reason why a task is where it is. */
 export interface WhyReason {
-  /** delay, retry, snooze, paused, lane_limit, queue_limit, rate, max_workers, tenant_running, order, behind, next, no_worker, no_handler, no_slot, partition_unled, disk_full, running, stopping, ended */
+  /** delay, retry, snooze, paused, lane_limit, queue_limit, rate, max_workers, limiter, tenant_running, order, behind, next, no_worker, no_handler, no_slot, partition_unled, disk_full, running, stopping, ended */
   code: string;
   /** in words */
   text: string;
-  /** what the reason is about: queue, kind, worker, partition, node, or token of who asked */
+  /** what the reason is about: queue, kind, worker, limiter, partition, node, or token of who asked */
   object: string;
   /** what people gave as the reason, or why it ended */
   note: string;
@@ -1264,6 +1268,8 @@ export interface QueueConfig {
     | undefined;
   /** workers that have tasks at once, per partition; 0 = no bound */
   maxWorkers: number;
+  /** at most 4 limiters that each of its tasks needs besides those that the task names */
+  limiters: string[];
 }
 
 /** Fairness says which of the keys that have tasks ready is served next. */
@@ -1607,6 +1613,8 @@ export interface QueueLimits {
   rate: Rate | undefined;
   perKey: KeyLimits | undefined;
   maxWorkers: number;
+  /** that each of its tasks needs */
+  limiters: string[];
 }
 
 export interface QueueStatsResponse {
@@ -2127,6 +2135,7 @@ function createBaseTaskSpec(): TaskSpec {
     expiresAt: undefined,
     key: "",
     cost: 0,
+    limiters: [],
     after: [],
     onDepFailure: 0,
     batch: "",
@@ -2198,6 +2207,9 @@ export const TaskSpec: MessageFns<TaskSpec> = {
     }
     if (message.cost !== 0) {
       writer.uint32(184).uint32(message.cost);
+    }
+    for (const v of message.limiters) {
+      writer.uint32(218).string(v!);
     }
     for (const v of message.after) {
       After.encode(v!, writer.uint32(202).fork()).join();
@@ -2398,6 +2410,14 @@ export const TaskSpec: MessageFns<TaskSpec> = {
             message.cost = reader.uint32();
             continue;
           }
+          case 27: {
+            if (tag !== 218) {
+              break;
+            }
+
+            message.limiters.push(reader.string());
+            continue;
+          }
           case 25: {
             if (tag !== 202) {
               break;
@@ -2488,6 +2508,7 @@ export const TaskSpec: MessageFns<TaskSpec> = {
       : undefined;
     message.key = object.key ?? "";
     message.cost = object.cost ?? 0;
+    message.limiters = object.limiters?.map((e) => e) || [];
     message.after = object.after?.map((e) => After.fromPartial(e)) || [];
     message.onDepFailure = object.onDepFailure ?? 0;
     message.batch = object.batch ?? "";
@@ -2687,6 +2708,7 @@ function createBaseTask(): Task {
     head: Buffer.alloc(0),
     key: "",
     cost: 0,
+    limiters: [],
     after: [],
     onDepFailure: 0,
     pending: 0,
@@ -2831,6 +2853,9 @@ export const Task: MessageFns<Task> = {
     }
     if (message.cost !== 0) {
       writer.uint32(376).uint32(message.cost);
+    }
+    for (const v of message.limiters) {
+      writer.uint32(434).string(v!);
     }
     for (const v of message.after) {
       AfterState.encode(v!, writer.uint32(402).fork()).join();
@@ -3210,6 +3235,14 @@ export const Task: MessageFns<Task> = {
             message.cost = reader.uint32();
             continue;
           }
+          case 54: {
+            if (tag !== 434) {
+              break;
+            }
+
+            message.limiters.push(reader.string());
+            continue;
+          }
           case 50: {
             if (tag !== 402) {
               break;
@@ -3346,6 +3379,7 @@ export const Task: MessageFns<Task> = {
     message.head = object.head ?? Buffer.alloc(0);
     message.key = object.key ?? "";
     message.cost = object.cost ?? 0;
+    message.limiters = object.limiters?.map((e) => e) || [];
     message.after = object.after?.map((e) => AfterState.fromPartial(e)) || [];
     message.onDepFailure = object.onDepFailure ?? 0;
     message.pending = object.pending ?? 0;
@@ -11648,6 +11682,7 @@ function createBaseQueueConfig(): QueueConfig {
     rate: undefined,
     perKey: undefined,
     maxWorkers: 0,
+    limiters: [],
   };
 }
 
@@ -11739,6 +11774,9 @@ export const QueueConfig: MessageFns<QueueConfig> = {
     }
     if (message.maxWorkers !== 0) {
       writer.uint32(192).int32(message.maxWorkers);
+    }
+    for (const v of message.limiters) {
+      writer.uint32(202).string(v!);
     }
     return writer;
   },
@@ -11948,6 +11986,14 @@ export const QueueConfig: MessageFns<QueueConfig> = {
             message.maxWorkers = reader.int32();
             continue;
           }
+          case 25: {
+            if (tag !== 202) {
+              break;
+            }
+
+            message.limiters.push(reader.string());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -12013,6 +12059,7 @@ export const QueueConfig: MessageFns<QueueConfig> = {
       ? KeyLimits.fromPartial(object.perKey)
       : undefined;
     message.maxWorkers = object.maxWorkers ?? 0;
+    message.limiters = object.limiters?.map((e) => e) || [];
     return message;
   },
 };
@@ -14905,6 +14952,7 @@ function createBaseQueueLimits(): QueueLimits {
     rate: undefined,
     perKey: undefined,
     maxWorkers: 0,
+    limiters: [],
   };
 }
 
@@ -14942,6 +14990,9 @@ export const QueueLimits: MessageFns<QueueLimits> = {
     }
     if (message.maxWorkers !== 0) {
       writer.uint32(64).int32(message.maxWorkers);
+    }
+    for (const v of message.limiters) {
+      writer.uint32(74).string(v!);
     }
     return writer;
   },
@@ -15023,6 +15074,14 @@ export const QueueLimits: MessageFns<QueueLimits> = {
             message.maxWorkers = reader.int32();
             continue;
           }
+          case 9: {
+            if (tag !== 74) {
+              break;
+            }
+
+            message.limiters.push(reader.string());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -15056,6 +15115,7 @@ export const QueueLimits: MessageFns<QueueLimits> = {
       ? KeyLimits.fromPartial(object.perKey)
       : undefined;
     message.maxWorkers = object.maxWorkers ?? 0;
+    message.limiters = object.limiters?.map((e) => e) || [];
     return message;
   },
 };
