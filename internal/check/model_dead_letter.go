@@ -83,8 +83,10 @@ func (m *Model) letter(p *part, t *task, s *standing, to string, sure bool) {
 	absent := standing{state: core.Dead, limit: core.Never, gone: true}
 	was := p.tasks[id]
 	l := p.configOf(to).Limits
-	_, bounded := m.quotaOf(p)
-	sure = sure && was == nil && p.queues[to] != nil && !m.mayLack(p, to) && l.MaxTasks == 0 && l.MaxBytes == 0 && !bounded
+	sure = sure && was == nil && p.queues[to] != nil && !m.mayLack(p, to) && l.MaxTasks == 0 && l.MaxBytes == 0
+	if q, ok := m.quotaOf(p); ok && (q.least.Tasks < 1 || q.least.Bytes < int64(len(op.Payload))) {
+		sure = false // the tenant may have no room for it
+	}
 	if was != nil && (was.letter == nil || was.letter.born == m.index) || was != nil && was.sure(func(s *standing) bool { return !s.gone }) {
 		return // it was made by this death already, or its id is taken
 	}

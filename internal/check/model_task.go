@@ -286,14 +286,8 @@ func (m *Model) opAlone(p *part, c *core.Commit, op core.Op, a answer, before ui
 		return m.queueSet(p, op, a)
 	case *core.QueueDelete:
 		return m.queueDelete(p, op, a)
-	case *core.NamespaceSet:
-		return m.namespaceSet(p, op, a)
-	case *core.NamespaceCreate:
-		return m.namespaceCreate(op, a)
-	case *core.NamespaceRemove:
-		return m.namespaceRemove(op, a)
-	case *core.PartitionRemove:
-		return m.partitionRemove(p, op, a)
+	case *core.NamespaceSet, *core.NamespaceCreate, *core.NamespaceRemove, *core.PartitionRemove:
+		return m.namespaceOp(p, op, a)
 	case *core.FormatRaise:
 		return m.formatRaise(op, a)
 	case *core.MembersInit, *core.MemberChange, *core.MemberStep:
@@ -403,6 +397,21 @@ func (m *Model) renew(p *part, op *core.TaskRenew, a answer) error {
 			return fmt.Errorf("renewals[%d]: task %s token %d answered %+v, its standings are %+v", i, item.Task, item.Token, got, t.may)
 		}
 		m.stand(p, t, next)
+	}
+	return nil
+}
+
+// namespaceOp judges an op about a namespace, or about a partition of one that was removed.
+func (m *Model) namespaceOp(p *part, op core.Op, a answer) error {
+	switch op := op.(type) {
+	case *core.NamespaceSet:
+		return m.namespaceSet(p, op, a)
+	case *core.NamespaceCreate:
+		return m.namespaceCreate(op, a)
+	case *core.NamespaceRemove:
+		return m.namespaceRemove(op, a)
+	case *core.PartitionRemove:
+		return m.partitionRemove(p, op, a)
 	}
 	return nil
 }

@@ -56,6 +56,8 @@ var fieldGateWords = []string{"", "role", "credential", "block"}
 
 var memberVerbWords = []string{"", "add", "remove", "replace", "promote", "set", "cancel", "drain", "undrain"}
 
+var batchStateWords = []string{"", "open", "sealed", "cancelling", "finished"}
+
 var bulkJobActionWords = []string{"", "cancel", "retry", "delete", "prioritize"}
 
 var bulkJobStateWords = []string{"", "running", "done", "stopped"}
@@ -104,6 +106,7 @@ var taskSpecFields = []jsonField[taskSpecBody]{
 		d.Array("after", 100, func() { m.After = append(m.After, readNew(d, afterFields)) })
 	}},
 	{"on_dep_failure", func(d *jsonReader, m *taskSpecBody) { m.OnDepFailure = pb.OnDepFailure(d.OneOf(onDepFailureWords)) }},
+	{"batch", func(d *jsonReader, m *taskSpecBody) { m.Batch = d.Filled() }},
 	{name: "webhook"},
 }
 
@@ -905,6 +908,62 @@ var transferShardRequestFields = []jsonField[pb.TransferShardRequest]{
 	{"to", func(d *jsonReader, m *pb.TransferShardRequest) { m.To = d.Unsigned() }},
 }
 
+var openBatchRequestFields = []jsonField[pb.OpenBatchRequest]{
+	{"id", func(d *jsonReader, m *pb.OpenBatchRequest) { m.Id = d.Filled() }},
+	{"labels", func(d *jsonReader, m *pb.OpenBatchRequest) { m.Labels = d.TextMap("labels", 16) }},
+	{"on_done", func(d *jsonReader, m *pb.OpenBatchRequest) { m.OnDone = readTaskTemplate(d) }},
+	{"on_success", func(d *jsonReader, m *pb.OpenBatchRequest) { m.OnSuccess = readTaskTemplate(d) }},
+	{"tag", func(d *jsonReader, m *pb.OpenBatchRequest) { m.Tag = d.Filled() }},
+}
+
+// taskTemplateBody is a TaskTemplate while it is read.
+type taskTemplateBody struct {
+	*pb.TaskTemplate
+	payload content
+}
+
+var taskTemplateFields = []jsonField[taskTemplateBody]{
+	{"queue", func(d *jsonReader, m *taskTemplateBody) { m.Queue = d.Text() }},
+	{"kind", func(d *jsonReader, m *taskTemplateBody) { m.Kind = d.Filled() }},
+	{"payload", func(d *jsonReader, m *taskTemplateBody) { m.payload.readRaw(d) }},
+	{"payload_base64", func(d *jsonReader, m *taskTemplateBody) { m.payload.readBase64(d) }},
+	{"content_type", func(d *jsonReader, m *taskTemplateBody) { m.ContentType = d.Text() }},
+	{"headers", func(d *jsonReader, m *taskTemplateBody) {
+		d.Array("headers", d.l.Headers, func() { m.Headers = append(m.Headers, readNew(d, headerFields)) })
+	}},
+	{"priority", func(d *jsonReader, m *taskTemplateBody) { m.Priority = d.Uint32() }},
+	{"max_attempts", func(d *jsonReader, m *taskTemplateBody) { m.MaxAttempts = d.Int32() }},
+	{"max_crashes", func(d *jsonReader, m *taskTemplateBody) { m.MaxCrashes = d.Int32() }},
+	{"max_deliveries", func(d *jsonReader, m *taskTemplateBody) { m.MaxDeliveries = new(d.Int32()) }},
+	{"lease", func(d *jsonReader, m *taskTemplateBody) { m.Lease = d.duration() }},
+	{"max_run", func(d *jsonReader, m *taskTemplateBody) { m.MaxRun = d.duration() }},
+	{"retry", func(d *jsonReader, m *taskTemplateBody) { m.Retry = readNew(d, retryFields) }},
+	{"labels", func(d *jsonReader, m *taskTemplateBody) { m.Labels = d.TextMap("labels", 16) }},
+	{"key", func(d *jsonReader, m *taskTemplateBody) { m.Key = d.Filled() }},
+	{"tag", func(d *jsonReader, m *taskTemplateBody) { m.Tag = d.Filled() }},
+	{"cost", func(d *jsonReader, m *taskTemplateBody) { m.Cost = d.Uint32() }},
+	{"limiters", func(d *jsonReader, m *taskTemplateBody) { m.Limiters = d.Texts("limiters", 4) }},
+}
+
+// finish takes over what the client's own values are.
+func (m *taskTemplateBody) finish(d *jsonReader) {
+	m.payload.check(d, "payload", m.ContentType)
+	m.Payload = m.payload.bytes
+}
+
+func readTaskTemplate(d *jsonReader) *pb.TaskTemplate {
+	b := taskTemplateBody{TaskTemplate: new(pb.TaskTemplate)}
+	readObject(d, &b, taskTemplateFields)
+	b.finish(d)
+	return b.TaskTemplate
+}
+
+var cancelBatchRequestFields = []jsonField[pb.CancelBatchRequest]{
+	{"reason", func(d *jsonReader, m *pb.CancelBatchRequest) { m.Reason = d.Text() }},
+	{"rate", func(d *jsonReader, m *pb.CancelBatchRequest) { m.Rate = d.Uint32() }},
+	{"force", func(d *jsonReader, m *pb.CancelBatchRequest) { m.Force = d.Boolean() }},
+}
+
 var startBulkRequestFields = []jsonField[pb.StartBulkRequest]{
 	{"id", func(d *jsonReader, m *pb.StartBulkRequest) { m.Id = d.Filled() }},
 	{"action", func(d *jsonReader, m *pb.StartBulkRequest) { m.Action = pb.BulkJob_Action(d.OneOf(bulkJobActionWords)) }},
@@ -928,6 +987,7 @@ var taskFilterFields = []jsonField[pb.TaskFilter]{
 	{"from", func(d *jsonReader, m *pb.TaskFilter) { m.From = d.time() }},
 	{"to", func(d *jsonReader, m *pb.TaskFilter) { m.To = d.time() }},
 	{"fingerprint", func(d *jsonReader, m *pb.TaskFilter) { m.Fingerprint = d.Filled() }},
+	{"batch", func(d *jsonReader, m *pb.TaskFilter) { m.Batch = d.Filled() }},
 }
 
 var redriveRequestFields = []jsonField[pb.RedriveRequest]{
@@ -957,46 +1017,6 @@ var cronConfigFields = []jsonField[pb.CronConfig]{
 	{"catch_up", func(d *jsonReader, m *pb.CronConfig) {
 		m.CatchUp = pb.CronConfig_CatchUp(d.OneOf(cronConfigCatchUpWords))
 	}},
-}
-
-// taskTemplateBody is a TaskTemplate while it is read.
-type taskTemplateBody struct {
-	*pb.TaskTemplate
-	payload content
-}
-
-var taskTemplateFields = []jsonField[taskTemplateBody]{
-	{"queue", func(d *jsonReader, m *taskTemplateBody) { m.Queue = d.Text() }},
-	{"kind", func(d *jsonReader, m *taskTemplateBody) { m.Kind = d.Filled() }},
-	{"payload", func(d *jsonReader, m *taskTemplateBody) { m.payload.readRaw(d) }},
-	{"payload_base64", func(d *jsonReader, m *taskTemplateBody) { m.payload.readBase64(d) }},
-	{"content_type", func(d *jsonReader, m *taskTemplateBody) { m.ContentType = d.Text() }},
-	{"headers", func(d *jsonReader, m *taskTemplateBody) {
-		d.Array("headers", d.l.Headers, func() { m.Headers = append(m.Headers, readNew(d, headerFields)) })
-	}},
-	{"priority", func(d *jsonReader, m *taskTemplateBody) { m.Priority = d.Uint32() }},
-	{"max_attempts", func(d *jsonReader, m *taskTemplateBody) { m.MaxAttempts = d.Int32() }},
-	{"max_crashes", func(d *jsonReader, m *taskTemplateBody) { m.MaxCrashes = d.Int32() }},
-	{"max_deliveries", func(d *jsonReader, m *taskTemplateBody) { m.MaxDeliveries = new(d.Int32()) }},
-	{"lease", func(d *jsonReader, m *taskTemplateBody) { m.Lease = d.duration() }},
-	{"max_run", func(d *jsonReader, m *taskTemplateBody) { m.MaxRun = d.duration() }},
-	{"retry", func(d *jsonReader, m *taskTemplateBody) { m.Retry = readNew(d, retryFields) }},
-	{"labels", func(d *jsonReader, m *taskTemplateBody) { m.Labels = d.TextMap("labels", 16) }},
-	{"limiters", func(d *jsonReader, m *taskTemplateBody) { m.Limiters = d.Texts("limiters", 4) }},
-	{"tag", func(d *jsonReader, m *taskTemplateBody) { m.Tag = d.Filled() }},
-}
-
-// finish takes over what the client's own values are.
-func (m *taskTemplateBody) finish(d *jsonReader) {
-	m.payload.check(d, "payload", m.ContentType)
-	m.Payload = m.payload.bytes
-}
-
-func readTaskTemplate(d *jsonReader) *pb.TaskTemplate {
-	b := taskTemplateBody{TaskTemplate: new(pb.TaskTemplate)}
-	readObject(d, &b, taskTemplateFields)
-	b.finish(d)
-	return b.TaskTemplate
 }
 
 var triggerCronRequestFields = []jsonField[pb.TriggerCronRequest]{
@@ -1205,6 +1225,7 @@ func writeTask(w *jsonWriter, m *pb.Task) {
 	if m.GetDependents() != 0 {
 		w.Count("dependents", uint64(m.GetDependents()))
 	}
+	w.OptStr("batch", m.GetBatch())
 }
 
 func writeHeader(w *jsonWriter, m *pb.Header) {
@@ -1848,6 +1869,18 @@ func writeListKeysResponse(w *jsonWriter, m *pb.ListKeysResponse) {
 	w.Close(']')
 	w.OptStr("cursor", m.GetCursor())
 	w.Exact("index", m.GetAt().GetIndex())
+	if x := m.GetUnkeyed(); x != nil {
+		w.Key("unkeyed")
+		w.Open('{')
+		writeQueueKey(w, x)
+		w.Close('}')
+	}
+	if x := m.GetUse(); x != nil {
+		w.Key("use")
+		w.Open('{')
+		writeQueueUse(w, x)
+		w.Close('}')
+	}
 }
 
 func writeQueueKey(w *jsonWriter, m *pb.QueueKey) {
@@ -1879,6 +1912,12 @@ func writeQueueKey(w *jsonWriter, m *pb.QueueKey) {
 		w.Close(']')
 	}
 	w.Int("owed", m.GetOwed())
+	w.OptInt("limit", m.GetLimit())
+	w.Count("weight", uint64(m.GetWeight()))
+	w.Real("share", m.GetShare())
+	if m.Due != nil {
+		w.Real("due", m.GetDue())
+	}
 }
 
 func writeKeySettings(w *jsonWriter, m *pb.KeySettings) {
@@ -1891,6 +1930,20 @@ func writeKeySettings(w *jsonWriter, m *pb.KeySettings) {
 		w.Open('{')
 		writeRate(w, x)
 		w.Close('}')
+	}
+}
+
+func writeQueueUse(w *jsonWriter, m *pb.QueueUse) {
+	w.Count("running", m.GetRunning())
+	w.OptInt("rate", m.GetRate())
+	if m.GetWorkers() != 0 {
+		w.Count("workers", uint64(m.GetWorkers()))
+	}
+	if m.WaitingKeys != nil {
+		w.Count("waiting_keys", uint64(m.GetWaitingKeys()))
+	}
+	if m.HeldKeys != nil {
+		w.Count("held_keys", uint64(m.GetHeldKeys()))
 	}
 }
 
@@ -2783,6 +2836,154 @@ func writeStatusResponse(w *jsonWriter, m *pb.StatusResponse) {
 	w.Close(']')
 }
 
+func writeOpenBatchResponse(w *jsonWriter, m *pb.OpenBatchResponse) {
+	if x := m.GetBatch(); x != nil {
+		w.Key("batch")
+		w.Open('{')
+		writeBatch(w, x)
+		w.Close('}')
+	}
+	w.Bool("replayed", m.GetReplayed())
+	w.Exact("index", m.GetAt().GetIndex())
+}
+
+func writeBatch(w *jsonWriter, m *pb.Batch) {
+	w.Str("id", m.GetId())
+	w.Str("state", wordOf(batchStateWords, int32(m.GetState())))
+	if x := m.GetCounts(); x != nil {
+		w.Key("counts")
+		w.Open('{')
+		writeBatchCounts(w, x)
+		w.Close('}')
+	}
+	if len(m.GetLabels()) > 0 {
+		w.Texts("labels", m.GetLabels())
+	}
+	if x := m.GetOnDone(); x != nil {
+		w.Key("on_done")
+		w.Open('{')
+		writeTaskTemplate(w, x)
+		w.Close('}')
+	}
+	if x := m.GetOnSuccess(); x != nil {
+		w.Key("on_success")
+		w.Open('{')
+		writeTaskTemplate(w, x)
+		w.Close('}')
+	}
+	w.time("opened_at", m.GetOpenedAt())
+	w.time("sealed_at", m.GetSealedAt())
+	w.time("finished_at", m.GetFinishedAt())
+	w.OptStr("by", m.GetBy())
+	if x := m.GetCancel(); x != nil {
+		w.Key("cancel")
+		w.Open('{')
+		writeCancelAsked(w, x)
+		w.Close('}')
+	}
+	w.OptStr("done_task", m.GetDoneTask())
+	w.OptStr("success_task", m.GetSuccessTask())
+	if x := m.GetRefused(); x != nil {
+		w.Key("refused")
+		w.Open('{')
+		writeTaskError(w, x)
+		w.Close('}')
+	}
+}
+
+func writeBatchCounts(w *jsonWriter, m *pb.BatchCounts) {
+	w.Count("total", m.GetTotal())
+	w.Count("waiting", m.GetWaiting())
+	w.Count("running", m.GetRunning())
+	w.Count("completed", m.GetCompleted())
+	w.Count("dead", m.GetDead())
+	w.Count("cancelled", m.GetCancelled())
+}
+
+func writeTaskTemplate(w *jsonWriter, m *pb.TaskTemplate) {
+	w.Str("queue", m.GetQueue())
+	w.OptStr("kind", m.GetKind())
+	w.content("payload", m.GetPayload(), m.GetContentType())
+	w.OptStr("content_type", m.GetContentType())
+	if len(m.GetHeaders()) > 0 {
+		w.Key("headers")
+		w.Open('[')
+		for _, x := range m.GetHeaders() {
+			w.Open('{')
+			writeHeader(w, x)
+			w.Close('}')
+		}
+		w.Close(']')
+	}
+	if m.GetPriority() != 0 {
+		w.Count("priority", uint64(m.GetPriority()))
+	}
+	w.OptInt("max_attempts", int64(m.GetMaxAttempts()))
+	w.OptInt("max_crashes", int64(m.GetMaxCrashes()))
+	if m.MaxDeliveries != nil {
+		w.Int("max_deliveries", int64(m.GetMaxDeliveries()))
+	}
+	w.duration("lease", m.GetLease())
+	w.duration("max_run", m.GetMaxRun())
+	if x := m.GetRetry(); x != nil {
+		w.Key("retry")
+		w.Open('{')
+		writeRetry(w, x)
+		w.Close('}')
+	}
+	if len(m.GetLabels()) > 0 {
+		w.Texts("labels", m.GetLabels())
+	}
+	w.OptStr("key", m.GetKey())
+	w.OptStr("tag", m.GetTag())
+	if m.GetCost() != 0 {
+		w.Count("cost", uint64(m.GetCost()))
+	}
+	if len(m.GetLimiters()) > 0 {
+		w.Key("limiters")
+		w.Open('[')
+		for _, x := range m.GetLimiters() {
+			w.Quote(x)
+		}
+		w.Close(']')
+	}
+}
+
+func writeListBatchesResponse(w *jsonWriter, m *pb.ListBatchesResponse) {
+	w.Key("batches")
+	w.Open('[')
+	for _, x := range m.GetBatches() {
+		w.Open('{')
+		writeBatch(w, x)
+		w.Close('}')
+	}
+	w.Close(']')
+	w.OptStr("cursor", m.GetCursor())
+	w.Exact("index", m.GetAt().GetIndex())
+}
+
+func writeSealBatchResponse(w *jsonWriter, m *pb.SealBatchResponse) {
+	if x := m.GetBatch(); x != nil {
+		w.Key("batch")
+		w.Open('{')
+		writeBatch(w, x)
+		w.Close('}')
+	}
+	w.Bool("replayed", m.GetReplayed())
+	w.Exact("index", m.GetAt().GetIndex())
+}
+
+func writeCancelBatchResponse(w *jsonWriter, m *pb.CancelBatchResponse) {
+	if x := m.GetBatch(); x != nil {
+		w.Key("batch")
+		w.Open('{')
+		writeBatch(w, x)
+		w.Close('}')
+	}
+	w.Bool("replayed", m.GetReplayed())
+	w.Exact("index", m.GetAt().GetIndex())
+}
+
 func writeStartBulkResponse(w *jsonWriter, m *pb.StartBulkResponse) {
 	if x := m.GetJob(); x != nil {
 		w.Key("job")
@@ -2852,6 +3053,7 @@ func writeTaskFilter(w *jsonWriter, m *pb.TaskFilter) {
 	w.time("from", m.GetFrom())
 	w.time("to", m.GetTo())
 	w.OptStr("fingerprint", m.GetFingerprint())
+	w.OptStr("batch", m.GetBatch())
 }
 
 func writeBulkRefused(w *jsonWriter, m *pb.BulkRefused) {
@@ -2922,6 +3124,17 @@ func writeCron(w *jsonWriter, m *pb.Cron) {
 		writeCronRun(w, x)
 		w.Close('}')
 	}
+	w.OptStr("next_local", m.GetNextLocal())
+	if len(m.GetRecent()) > 0 {
+		w.Key("recent")
+		w.Open('[')
+		for _, x := range m.GetRecent() {
+			w.Open('{')
+			writeCronRun(w, x)
+			w.Close('}')
+		}
+		w.Close(']')
+	}
 }
 
 func writeCronConfig(w *jsonWriter, m *pb.CronConfig) {
@@ -2939,51 +3152,6 @@ func writeCronConfig(w *jsonWriter, m *pb.CronConfig) {
 	w.Bool("paused", m.GetPaused())
 	w.Str("overlap", wordOf(cronConfigOverlapWords, int32(m.GetOverlap())))
 	w.Str("catch_up", wordOf(cronConfigCatchUpWords, int32(m.GetCatchUp())))
-}
-
-func writeTaskTemplate(w *jsonWriter, m *pb.TaskTemplate) {
-	w.Str("queue", m.GetQueue())
-	w.OptStr("kind", m.GetKind())
-	w.content("payload", m.GetPayload(), m.GetContentType())
-	w.OptStr("content_type", m.GetContentType())
-	if len(m.GetHeaders()) > 0 {
-		w.Key("headers")
-		w.Open('[')
-		for _, x := range m.GetHeaders() {
-			w.Open('{')
-			writeHeader(w, x)
-			w.Close('}')
-		}
-		w.Close(']')
-	}
-	if m.GetPriority() != 0 {
-		w.Count("priority", uint64(m.GetPriority()))
-	}
-	w.OptInt("max_attempts", int64(m.GetMaxAttempts()))
-	w.OptInt("max_crashes", int64(m.GetMaxCrashes()))
-	if m.MaxDeliveries != nil {
-		w.Int("max_deliveries", int64(m.GetMaxDeliveries()))
-	}
-	w.duration("lease", m.GetLease())
-	w.duration("max_run", m.GetMaxRun())
-	if x := m.GetRetry(); x != nil {
-		w.Key("retry")
-		w.Open('{')
-		writeRetry(w, x)
-		w.Close('}')
-	}
-	if len(m.GetLabels()) > 0 {
-		w.Texts("labels", m.GetLabels())
-	}
-	if len(m.GetLimiters()) > 0 {
-		w.Key("limiters")
-		w.Open('[')
-		for _, x := range m.GetLimiters() {
-			w.Quote(x)
-		}
-		w.Close(']')
-	}
-	w.OptStr("tag", m.GetTag())
 }
 
 func writeCronRun(w *jsonWriter, m *pb.CronRun) {
@@ -3004,6 +3172,9 @@ func writeCronRun(w *jsonWriter, m *pb.CronRun) {
 		writeTaskError(w, x)
 		w.Close('}')
 	}
+	w.time("began_at", m.GetBeganAt())
+	w.time("ended_at", m.GetEndedAt())
+	w.OptStr("slot_local", m.GetSlotLocal())
 }
 
 func writePauseCronResponse(w *jsonWriter, m *pb.PauseCronResponse) {
@@ -4196,6 +4367,69 @@ func (c *restCall) clusterFinalizeFormat() error {
 	return c.object(http.StatusOK, func(w *jsonWriter) { writeFinalizeFormatResponse(w, out) })
 }
 
+// batchOpen serves POST /v1/batches.
+func (c *restCall) batchOpen() error {
+	in := new(pb.OpenBatchRequest)
+	if err := readIfGiven(c, in, openBatchRequestFields); err != nil {
+		return err
+	}
+	out, err := c.s.Batches().Open(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(madeOr(out.GetReplayed()), out.GetAt(), func(w *jsonWriter) { writeOpenBatchResponse(w, out) })
+}
+
+// batchList serves GET /v1/batches.
+func (c *restCall) batchList() error {
+	in := new(pb.ListBatchesRequest)
+	var fact core.Fact
+	if in.Limit, in.Cursor, fact = c.page(); fact != nil {
+		return fact
+	}
+	out, err := c.s.Batches().List(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeListBatchesResponse(w, out) })
+}
+
+// batchGet serves GET /v1/batches/{id}.
+func (c *restCall) batchGet() error {
+	in := new(pb.GetBatchRequest)
+	in.Id = c.params[0]
+	out, err := c.s.Batches().Get(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeBatch(w, out.GetBatch()) })
+}
+
+// batchSeal serves POST /v1/batches/{id}:seal.
+func (c *restCall) batchSeal() error {
+	in := new(pb.SealBatchRequest)
+	in.Id = c.params[0]
+	out, err := c.s.Batches().Seal(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeSealBatchResponse(w, out) })
+}
+
+// batchCancel serves POST /v1/batches/{id}:cancel.
+func (c *restCall) batchCancel() error {
+	in := new(pb.CancelBatchRequest)
+	if err := readIfGiven(c, in, cancelBatchRequestFields); err != nil {
+		return err
+	}
+	in.Id = c.params[0]
+	out, err := c.s.Batches().Cancel(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeCancelBatchResponse(w, out) })
+}
+
 // bulkStart serves POST /v1/bulk.
 func (c *restCall) bulkStart() error {
 	in := new(pb.StartBulkRequest)
@@ -4260,6 +4494,9 @@ func (c *restCall) cronList() error {
 	in := new(pb.ListCronsRequest)
 	var fact core.Fact
 	in.Prefix, _ = c.query.get("prefix")
+	if in.Runs, _, fact = c.number("runs"); fact != nil {
+		return fact
+	}
 	if in.Limit, in.Cursor, fact = c.page(); fact != nil {
 		return fact
 	}

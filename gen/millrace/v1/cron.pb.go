@@ -229,14 +229,14 @@ func (CronChange_Kind) EnumDescriptor() ([]byte, []int) {
 	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{4, 0}
 }
 
-// TaskTemplate is what the tasks of a cron are made of. Its fields are those of a task.
+// TaskTemplate is what the tasks of a cron, or the follow-ups of a batch, are made of. Its fields are those of TaskSpec, under the same numbers.
 type TaskTemplate struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Queue         string                 `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
 	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`                                                // default: the queue's name
 	Payload       []byte                 `protobuf:"bytes,4,opt,name=payload,proto3" json:"payload,omitempty"`                                          // at most 1 MiB
 	ContentType   string                 `protobuf:"bytes,5,opt,name=content_type,json=contentType,proto3" json:"content_type,omitempty"`               // default application/json
-	Headers       []*Header              `protobuf:"bytes,6,rep,name=headers,proto3" json:"headers,omitempty"`                                          // at most 30, together 4 KiB; a task gets millrace-cron and millrace-slot besides
+	Headers       []*Header              `protobuf:"bytes,6,rep,name=headers,proto3" json:"headers,omitempty"`                                          // at most 30, together 4 KiB; a task of a cron gets millrace-cron and millrace-slot besides
 	Priority      uint32                 `protobuf:"varint,7,opt,name=priority,proto3" json:"priority,omitempty"`                                       // 0 to 9
 	MaxAttempts   int32                  `protobuf:"varint,10,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`             // 1 to 1,000; 0 = the queue's
 	MaxCrashes    int32                  `protobuf:"varint,11,opt,name=max_crashes,json=maxCrashes,proto3" json:"max_crashes,omitempty"`                // 1 to 1,000; 0 = the queue's
@@ -245,8 +245,10 @@ type TaskTemplate struct {
 	MaxRun        *durationpb.Duration   `protobuf:"bytes,14,opt,name=max_run,json=maxRun,proto3" json:"max_run,omitempty"`                             // unset = the queue's, or none
 	Retry         *Retry                 `protobuf:"bytes,15,opt,name=retry,proto3" json:"retry,omitempty"`
 	Labels        map[string]string      `protobuf:"bytes,20,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // at most 16: names of 1 to 63 B, values of at most 128 B
+	Key           string                 `protobuf:"bytes,21,opt,name=key,proto3" json:"key,omitempty"`                                                                                 // at most 128 B; without a tag it must name the partition of the cron, or of the batch
+	Tag           string                 `protobuf:"bytes,22,opt,name=tag,proto3" json:"tag,omitempty"`                                                                                 // at most 128 B; it must name the partition of the cron, or of the batch
+	Cost          uint32                 `protobuf:"varint,23,opt,name=cost,proto3" json:"cost,omitempty"`                                                                              // 1 to 1,000,000: what each task weighs in shares and rates; default 1
 	Limiters      []string               `protobuf:"bytes,27,rep,name=limiters,proto3" json:"limiters,omitempty"`                                                                       // at most 4, together with those of the queue
-	Tag           string                 `protobuf:"bytes,22,opt,name=tag,proto3" json:"tag,omitempty"`                                                                                 // at most 128 B; it must name the partition that the cron's name does
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -372,11 +374,11 @@ func (x *TaskTemplate) GetLabels() map[string]string {
 	return nil
 }
 
-func (x *TaskTemplate) GetLimiters() []string {
+func (x *TaskTemplate) GetKey() string {
 	if x != nil {
-		return x.Limiters
+		return x.Key
 	}
-	return nil
+	return ""
 }
 
 func (x *TaskTemplate) GetTag() string {
@@ -384,6 +386,20 @@ func (x *TaskTemplate) GetTag() string {
 		return x.Tag
 	}
 	return ""
+}
+
+func (x *TaskTemplate) GetCost() uint32 {
+	if x != nil {
+		return x.Cost
+	}
+	return 0
+}
+
+func (x *TaskTemplate) GetLimiters() []string {
+	if x != nil {
+		return x.Limiters
+	}
+	return nil
 }
 
 // CronConfig is what an operator says of a cron.
@@ -506,9 +522,11 @@ type Cron struct {
 	WaitingAt     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=waiting_at,json=waitingAt,proto3" json:"waiting_at,omitempty"` // the slot of the run that waits for the end of a task; unset: none does
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
-	By            string                 `protobuf:"bytes,9,opt,name=by,proto3" json:"by,omitempty"`                           // name of the token that changed it last
-	Runs          uint64                 `protobuf:"varint,10,opt,name=runs,proto3" json:"runs,omitempty"`                     // ever
-	LastRun       *CronRun               `protobuf:"bytes,11,opt,name=last_run,json=lastRun,proto3" json:"last_run,omitempty"` // unset: it has had none
+	By            string                 `protobuf:"bytes,9,opt,name=by,proto3" json:"by,omitempty"`                                 // name of the token that changed it last
+	Runs          uint64                 `protobuf:"varint,10,opt,name=runs,proto3" json:"runs,omitempty"`                           // ever
+	LastRun       *CronRun               `protobuf:"bytes,11,opt,name=last_run,json=lastRun,proto3" json:"last_run,omitempty"`       // unset: it has had none
+	NextLocal     string                 `protobuf:"bytes,12,opt,name=next_local,json=nextLocal,proto3" json:"next_local,omitempty"` // next_at as the clocks of the zone show it, in RFC 3339
+	Recent        []*CronRun             `protobuf:"bytes,13,rep,name=recent,proto3" json:"recent,omitempty"`                        // the last runs, the last one first; only in lists that ask for them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -620,6 +638,20 @@ func (x *Cron) GetLastRun() *CronRun {
 	return nil
 }
 
+func (x *Cron) GetNextLocal() string {
+	if x != nil {
+		return x.NextLocal
+	}
+	return ""
+}
+
+func (x *Cron) GetRecent() []*CronRun {
+	if x != nil {
+		return x.Recent
+	}
+	return nil
+}
+
 // CronRun is a run of a cron.
 type CronRun struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -628,11 +660,14 @@ type CronRun struct {
 	At            *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`          // when that was done
 	ByHand        bool                   `protobuf:"varint,4,opt,name=by_hand,json=byHand,proto3" json:"by_hand,omitempty"`
 	Outcome       CronRun_Outcome        `protobuf:"varint,5,opt,name=outcome,proto3,enum=millrace.v1.CronRun_Outcome" json:"outcome,omitempty"`
-	Skipped       string                 `protobuf:"bytes,6,opt,name=skipped,proto3" json:"skipped,omitempty"`                     // overlap: the task before had not ended; missed: its time was over; replaced: it waited, and a later slot came
-	Task          string                 `protobuf:"bytes,7,opt,name=task,proto3" json:"task,omitempty"`                           // the id of its task
-	State         State                  `protobuf:"varint,8,opt,name=state,proto3,enum=millrace.v1.State" json:"state,omitempty"` // that of the task; unset: the task is not there any more
-	Passed        uint32                 `protobuf:"varint,9,opt,name=passed,proto3" json:"passed,omitempty"`                      // slots that were passed over before it; 100 stands for 100 and more
-	Error         *TaskError             `protobuf:"bytes,10,opt,name=error,proto3" json:"error,omitempty"`                        // with refused: its code is that of the refusal
+	Skipped       string                 `protobuf:"bytes,6,opt,name=skipped,proto3" json:"skipped,omitempty"`                       // overlap: the task before had not ended; missed: its time was over; replaced: it waited, and a later slot came
+	Task          string                 `protobuf:"bytes,7,opt,name=task,proto3" json:"task,omitempty"`                             // the id of its task
+	State         State                  `protobuf:"varint,8,opt,name=state,proto3,enum=millrace.v1.State" json:"state,omitempty"`   // that of the task; unset: the task is not there any more
+	Passed        uint32                 `protobuf:"varint,9,opt,name=passed,proto3" json:"passed,omitempty"`                        // slots that were passed over before it; 100 stands for 100 and more
+	Error         *TaskError             `protobuf:"bytes,10,opt,name=error,proto3" json:"error,omitempty"`                          // with refused: its code is that of the refusal
+	BeganAt       *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=began_at,json=beganAt,proto3" json:"began_at,omitempty"`       // the last delivery of its task
+	EndedAt       *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`       // the end of its task
+	SlotLocal     string                 `protobuf:"bytes,13,opt,name=slot_local,json=slotLocal,proto3" json:"slot_local,omitempty"` // slot as the clocks of the cron's zone show it, in RFC 3339
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -737,6 +772,27 @@ func (x *CronRun) GetError() *TaskError {
 	return nil
 }
 
+func (x *CronRun) GetBeganAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.BeganAt
+	}
+	return nil
+}
+
+func (x *CronRun) GetEndedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndedAt
+	}
+	return nil
+}
+
+func (x *CronRun) GetSlotLocal() string {
+	if x != nil {
+		return x.SlotLocal
+	}
+	return ""
+}
+
 // CronChange is a change of the clocks of a zone, and what it does to a schedule.
 type CronChange struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -819,6 +875,7 @@ type ListCronsRequest struct {
 	Limit         uint32                 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"` // 1 to 1,000; default 100
 	Cursor        string                 `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	Prefix        string                 `protobuf:"bytes,3,opt,name=prefix,proto3" json:"prefix,omitempty"` // of their names
+	Runs          uint64                 `protobuf:"varint,4,opt,name=runs,proto3" json:"runs,omitempty"`    // how many of the last runs of each to show in recent, 0 to 20
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -872,6 +929,13 @@ func (x *ListCronsRequest) GetPrefix() string {
 		return x.Prefix
 	}
 	return ""
+}
+
+func (x *ListCronsRequest) GetRuns() uint64 {
+	if x != nil {
+		return x.Runs
+	}
+	return 0
 }
 
 type ListCronsResponse struct {
@@ -1762,7 +1826,7 @@ var File_millrace_v1_cron_proto protoreflect.FileDescriptor
 
 const file_millrace_v1_cron_proto_rawDesc = "" +
 	"\n" +
-	"\x16millrace/v1/cron.proto\x12\vmillrace.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bmillrace/rest/options.proto\x1a\x16millrace/v1/task.proto\"\x83\x06\n" +
+	"\x16millrace/v1/cron.proto\x12\vmillrace.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bmillrace/rest/options.proto\x1a\x16millrace/v1/task.proto\"\xbb\x06\n" +
 	"\fTaskTemplate\x12\x1c\n" +
 	"\x05queue\x18\x02 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x05queue\x12\x1c\n" +
 	"\x04kind\x18\x03 \x01(\tB\bʵ\x1c\x040\x018\x01R\x04kind\x12.\n" +
@@ -1778,9 +1842,11 @@ const file_millrace_v1_cron_proto_rawDesc = "" +
 	"\x05lease\x18\r \x01(\v2\x19.google.protobuf.DurationR\x05lease\x122\n" +
 	"\amax_run\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\x06maxRun\x12(\n" +
 	"\x05retry\x18\x0f \x01(\v2\x12.millrace.v1.RetryR\x05retry\x12O\n" +
-	"\x06labels\x18\x14 \x03(\v2%.millrace.v1.TaskTemplate.LabelsEntryB\x10ʵ\x1c\f8\x01b\x06labelsh\x10R\x06labels\x12.\n" +
-	"\blimiters\x18\x1b \x03(\tB\x12ʵ\x1c\x0e8\x01b\blimitersh\x04R\blimiters\x12\x1a\n" +
-	"\x03tag\x18\x16 \x01(\tB\bʵ\x1c\x040\x018\x01R\x03tag\x1a9\n" +
+	"\x06labels\x18\x14 \x03(\v2%.millrace.v1.TaskTemplate.LabelsEntryB\x10ʵ\x1c\f8\x01b\x06labelsh\x10R\x06labels\x12\x1a\n" +
+	"\x03key\x18\x15 \x01(\tB\bʵ\x1c\x040\x018\x01R\x03key\x12\x1a\n" +
+	"\x03tag\x18\x16 \x01(\tB\bʵ\x1c\x040\x018\x01R\x03tag\x12\x1a\n" +
+	"\x04cost\x18\x17 \x01(\rB\x06ʵ\x1c\x028\x01R\x04cost\x12.\n" +
+	"\blimiters\x18\x1b \x03(\tB\x12ʵ\x1c\x0e8\x01b\blimitersh\x04R\blimiters\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x11\n" +
@@ -1804,7 +1870,7 @@ const file_millrace_v1_cron_proto_rawDesc = "" +
 	"\aCatchUp\x12\a\n" +
 	"\x03ONE\x10\x00\x12\b\n" +
 	"\x04NONE\x10\x01\x12\a\n" +
-	"\x03ALL\x10\x02\"\xce\x03\n" +
+	"\x03ALL\x10\x02\"\xab\x04\n" +
 	"\x04Cron\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x127\n" +
 	"\x06config\x18\x02 \x01(\v2\x17.millrace.v1.CronConfigB\x06ʵ\x1c\x02(\x01R\x06config\x12 \n" +
@@ -1820,7 +1886,10 @@ const file_millrace_v1_cron_proto_rawDesc = "" +
 	"\x02by\x18\t \x01(\tB\x06ʵ\x1c\x028\x01R\x02by\x12\x12\n" +
 	"\x04runs\x18\n" +
 	" \x01(\x04R\x04runs\x12/\n" +
-	"\blast_run\x18\v \x01(\v2\x14.millrace.v1.CronRunR\alastRun\"\xec\x03\n" +
+	"\blast_run\x18\v \x01(\v2\x14.millrace.v1.CronRunR\alastRun\x12%\n" +
+	"\n" +
+	"next_local\x18\f \x01(\tB\x06ʵ\x1c\x028\x01R\tnextLocal\x124\n" +
+	"\x06recent\x18\r \x03(\v2\x14.millrace.v1.CronRunB\x06ʵ\x1c\x028\x01R\x06recent\"\x81\x05\n" +
 	"\aCronRun\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12.\n" +
 	"\x04slot\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04slot\x12*\n" +
@@ -1832,7 +1901,11 @@ const file_millrace_v1_cron_proto_rawDesc = "" +
 	"\x05state\x18\b \x01(\x0e2\x12.millrace.v1.StateB\x06ʵ\x1c\x028\x01R\x05state\x12\x1e\n" +
 	"\x06passed\x18\t \x01(\rB\x06ʵ\x1c\x028\x01R\x06passed\x12,\n" +
 	"\x05error\x18\n" +
-	" \x01(\v2\x16.millrace.v1.TaskErrorR\x05error\"V\n" +
+	" \x01(\v2\x16.millrace.v1.TaskErrorR\x05error\x125\n" +
+	"\bbegan_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\abeganAt\x125\n" +
+	"\bended_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12%\n" +
+	"\n" +
+	"slot_local\x18\r \x01(\tB\x06ʵ\x1c\x028\x01R\tslotLocal\"V\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\v\n" +
 	"\aSTARTED\x10\x01\x12\v\n" +
@@ -1849,11 +1922,12 @@ const file_millrace_v1_cron_proto_rawDesc = "" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\v\n" +
 	"\aSKIPPED\x10\x01\x12\f\n" +
-	"\bREPEATED\x10\x02\"X\n" +
+	"\bREPEATED\x10\x02\"l\n" +
 	"\x10ListCronsRequest\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x16\n" +
 	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x16\n" +
-	"\x06prefix\x18\x03 \x01(\tR\x06prefix\"}\n" +
+	"\x06prefix\x18\x03 \x01(\tR\x06prefix\x12\x12\n" +
+	"\x04runs\x18\x04 \x01(\x04R\x04runs\"}\n" +
 	"\x11ListCronsResponse\x12'\n" +
 	"\x05crons\x18\x01 \x03(\v2\x11.millrace.v1.CronR\x05crons\x12\x1e\n" +
 	"\x06cursor\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x06cursor\x12\x1f\n" +
@@ -1908,10 +1982,10 @@ const file_millrace_v1_cron_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"a\n" +
 	"\x14ListCronRunsResponse\x12(\n" +
 	"\x04runs\x18\x01 \x03(\v2\x14.millrace.v1.CronRunR\x04runs\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at2\xa7\x0f\n" +
-	"\vCronService\x12\xd5\x01\n" +
-	"\x04List\x12\x1d.millrace.v1.ListCronsRequest\x1a\x1e.millrace.v1.ListCronsResponse\"\x8d\x01ʵ\x1c\x88\x01\n" +
-	"\t/v1/crons*8List crons by name, with their next slots and last runs.R.\x12\x06prefix\"\x06string:\x1cWhat their names begin with.R\a\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at2\x82\x10\n" +
+	"\vCronService\x12\xb0\x02\n" +
+	"\x04List\x12\x1d.millrace.v1.ListCronsRequest\x1a\x1e.millrace.v1.ListCronsResponse\"\xe8\x01ʵ\x1c\xe3\x01\n" +
+	"\t/v1/crons*8List crons by name, with their next slots and last runs.R.\x12\x06prefix\"\x06string:\x1cWhat their names begin with.RY\x12\x04runs\"\ainteger:HHow many of the last runs of each to show in recent, 0 to 20; default 0.R\a\n" +
 	"\x05limitR\b\n" +
 	"\x06cursor\x12\x90\x01\n" +
 	"\x03Get\x12\x1b.millrace.v1.GetCronRequest\x1a\x1c.millrace.v1.GetCronResponse\"Nʵ\x1cJ\n" +
@@ -1998,53 +2072,56 @@ var file_millrace_v1_cron_proto_depIdxs = []int32{
 	31, // 14: millrace.v1.Cron.created_at:type_name -> google.protobuf.Timestamp
 	31, // 15: millrace.v1.Cron.updated_at:type_name -> google.protobuf.Timestamp
 	7,  // 16: millrace.v1.Cron.last_run:type_name -> millrace.v1.CronRun
-	31, // 17: millrace.v1.CronRun.slot:type_name -> google.protobuf.Timestamp
-	31, // 18: millrace.v1.CronRun.at:type_name -> google.protobuf.Timestamp
-	2,  // 19: millrace.v1.CronRun.outcome:type_name -> millrace.v1.CronRun.Outcome
-	32, // 20: millrace.v1.CronRun.state:type_name -> millrace.v1.State
-	33, // 21: millrace.v1.CronRun.error:type_name -> millrace.v1.TaskError
-	31, // 22: millrace.v1.CronChange.at:type_name -> google.protobuf.Timestamp
-	3,  // 23: millrace.v1.CronChange.kind:type_name -> millrace.v1.CronChange.Kind
-	29, // 24: millrace.v1.CronChange.by:type_name -> google.protobuf.Duration
-	6,  // 25: millrace.v1.ListCronsResponse.crons:type_name -> millrace.v1.Cron
-	34, // 26: millrace.v1.ListCronsResponse.at:type_name -> millrace.v1.At
-	6,  // 27: millrace.v1.GetCronResponse.cron:type_name -> millrace.v1.Cron
-	34, // 28: millrace.v1.GetCronResponse.at:type_name -> millrace.v1.At
-	5,  // 29: millrace.v1.SetCronRequest.config:type_name -> millrace.v1.CronConfig
-	6,  // 30: millrace.v1.SetCronResponse.cron:type_name -> millrace.v1.Cron
-	34, // 31: millrace.v1.SetCronResponse.at:type_name -> millrace.v1.At
-	34, // 32: millrace.v1.DeleteCronResponse.at:type_name -> millrace.v1.At
-	7,  // 33: millrace.v1.TriggerCronResponse.run:type_name -> millrace.v1.CronRun
-	34, // 34: millrace.v1.TriggerCronResponse.at:type_name -> millrace.v1.At
-	34, // 35: millrace.v1.PauseCronResponse.at:type_name -> millrace.v1.At
-	34, // 36: millrace.v1.ResumeCronResponse.at:type_name -> millrace.v1.At
-	31, // 37: millrace.v1.PreviewCronRequest.from:type_name -> google.protobuf.Timestamp
-	8,  // 38: millrace.v1.PreviewCronResponse.dst:type_name -> millrace.v1.CronChange
-	7,  // 39: millrace.v1.ListCronRunsResponse.runs:type_name -> millrace.v1.CronRun
-	34, // 40: millrace.v1.ListCronRunsResponse.at:type_name -> millrace.v1.At
-	9,  // 41: millrace.v1.CronService.List:input_type -> millrace.v1.ListCronsRequest
-	11, // 42: millrace.v1.CronService.Get:input_type -> millrace.v1.GetCronRequest
-	13, // 43: millrace.v1.CronService.Set:input_type -> millrace.v1.SetCronRequest
-	15, // 44: millrace.v1.CronService.Delete:input_type -> millrace.v1.DeleteCronRequest
-	17, // 45: millrace.v1.CronService.Trigger:input_type -> millrace.v1.TriggerCronRequest
-	19, // 46: millrace.v1.CronService.Pause:input_type -> millrace.v1.PauseCronRequest
-	21, // 47: millrace.v1.CronService.Resume:input_type -> millrace.v1.ResumeCronRequest
-	23, // 48: millrace.v1.CronService.Preview:input_type -> millrace.v1.PreviewCronRequest
-	25, // 49: millrace.v1.CronService.Runs:input_type -> millrace.v1.ListCronRunsRequest
-	10, // 50: millrace.v1.CronService.List:output_type -> millrace.v1.ListCronsResponse
-	12, // 51: millrace.v1.CronService.Get:output_type -> millrace.v1.GetCronResponse
-	14, // 52: millrace.v1.CronService.Set:output_type -> millrace.v1.SetCronResponse
-	16, // 53: millrace.v1.CronService.Delete:output_type -> millrace.v1.DeleteCronResponse
-	18, // 54: millrace.v1.CronService.Trigger:output_type -> millrace.v1.TriggerCronResponse
-	20, // 55: millrace.v1.CronService.Pause:output_type -> millrace.v1.PauseCronResponse
-	22, // 56: millrace.v1.CronService.Resume:output_type -> millrace.v1.ResumeCronResponse
-	24, // 57: millrace.v1.CronService.Preview:output_type -> millrace.v1.PreviewCronResponse
-	26, // 58: millrace.v1.CronService.Runs:output_type -> millrace.v1.ListCronRunsResponse
-	50, // [50:59] is the sub-list for method output_type
-	41, // [41:50] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	7,  // 17: millrace.v1.Cron.recent:type_name -> millrace.v1.CronRun
+	31, // 18: millrace.v1.CronRun.slot:type_name -> google.protobuf.Timestamp
+	31, // 19: millrace.v1.CronRun.at:type_name -> google.protobuf.Timestamp
+	2,  // 20: millrace.v1.CronRun.outcome:type_name -> millrace.v1.CronRun.Outcome
+	32, // 21: millrace.v1.CronRun.state:type_name -> millrace.v1.State
+	33, // 22: millrace.v1.CronRun.error:type_name -> millrace.v1.TaskError
+	31, // 23: millrace.v1.CronRun.began_at:type_name -> google.protobuf.Timestamp
+	31, // 24: millrace.v1.CronRun.ended_at:type_name -> google.protobuf.Timestamp
+	31, // 25: millrace.v1.CronChange.at:type_name -> google.protobuf.Timestamp
+	3,  // 26: millrace.v1.CronChange.kind:type_name -> millrace.v1.CronChange.Kind
+	29, // 27: millrace.v1.CronChange.by:type_name -> google.protobuf.Duration
+	6,  // 28: millrace.v1.ListCronsResponse.crons:type_name -> millrace.v1.Cron
+	34, // 29: millrace.v1.ListCronsResponse.at:type_name -> millrace.v1.At
+	6,  // 30: millrace.v1.GetCronResponse.cron:type_name -> millrace.v1.Cron
+	34, // 31: millrace.v1.GetCronResponse.at:type_name -> millrace.v1.At
+	5,  // 32: millrace.v1.SetCronRequest.config:type_name -> millrace.v1.CronConfig
+	6,  // 33: millrace.v1.SetCronResponse.cron:type_name -> millrace.v1.Cron
+	34, // 34: millrace.v1.SetCronResponse.at:type_name -> millrace.v1.At
+	34, // 35: millrace.v1.DeleteCronResponse.at:type_name -> millrace.v1.At
+	7,  // 36: millrace.v1.TriggerCronResponse.run:type_name -> millrace.v1.CronRun
+	34, // 37: millrace.v1.TriggerCronResponse.at:type_name -> millrace.v1.At
+	34, // 38: millrace.v1.PauseCronResponse.at:type_name -> millrace.v1.At
+	34, // 39: millrace.v1.ResumeCronResponse.at:type_name -> millrace.v1.At
+	31, // 40: millrace.v1.PreviewCronRequest.from:type_name -> google.protobuf.Timestamp
+	8,  // 41: millrace.v1.PreviewCronResponse.dst:type_name -> millrace.v1.CronChange
+	7,  // 42: millrace.v1.ListCronRunsResponse.runs:type_name -> millrace.v1.CronRun
+	34, // 43: millrace.v1.ListCronRunsResponse.at:type_name -> millrace.v1.At
+	9,  // 44: millrace.v1.CronService.List:input_type -> millrace.v1.ListCronsRequest
+	11, // 45: millrace.v1.CronService.Get:input_type -> millrace.v1.GetCronRequest
+	13, // 46: millrace.v1.CronService.Set:input_type -> millrace.v1.SetCronRequest
+	15, // 47: millrace.v1.CronService.Delete:input_type -> millrace.v1.DeleteCronRequest
+	17, // 48: millrace.v1.CronService.Trigger:input_type -> millrace.v1.TriggerCronRequest
+	19, // 49: millrace.v1.CronService.Pause:input_type -> millrace.v1.PauseCronRequest
+	21, // 50: millrace.v1.CronService.Resume:input_type -> millrace.v1.ResumeCronRequest
+	23, // 51: millrace.v1.CronService.Preview:input_type -> millrace.v1.PreviewCronRequest
+	25, // 52: millrace.v1.CronService.Runs:input_type -> millrace.v1.ListCronRunsRequest
+	10, // 53: millrace.v1.CronService.List:output_type -> millrace.v1.ListCronsResponse
+	12, // 54: millrace.v1.CronService.Get:output_type -> millrace.v1.GetCronResponse
+	14, // 55: millrace.v1.CronService.Set:output_type -> millrace.v1.SetCronResponse
+	16, // 56: millrace.v1.CronService.Delete:output_type -> millrace.v1.DeleteCronResponse
+	18, // 57: millrace.v1.CronService.Trigger:output_type -> millrace.v1.TriggerCronResponse
+	20, // 58: millrace.v1.CronService.Pause:output_type -> millrace.v1.PauseCronResponse
+	22, // 59: millrace.v1.CronService.Resume:output_type -> millrace.v1.ResumeCronResponse
+	24, // 60: millrace.v1.CronService.Preview:output_type -> millrace.v1.PreviewCronResponse
+	26, // 61: millrace.v1.CronService.Runs:output_type -> millrace.v1.ListCronRunsResponse
+	53, // [53:62] is the sub-list for method output_type
+	44, // [44:53] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_millrace_v1_cron_proto_init() }

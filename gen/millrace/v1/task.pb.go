@@ -1003,6 +1003,7 @@ type TaskSpec struct {
 	Limiters      []string               `protobuf:"bytes,27,rep,name=limiters,proto3" json:"limiters,omitempty"`                                                                       // at most 4, together with those of its queue: the task runs only while all of them have room for its cost
 	After         []*After               `protobuf:"bytes,25,rep,name=after,proto3" json:"after,omitempty"`                                                                             // at most 100: the task is blocked until all of them have ended as they must
 	OnDepFailure  OnDepFailure           `protobuf:"varint,35,opt,name=on_dep_failure,json=onDepFailure,proto3,enum=millrace.v1.OnDepFailure" json:"on_dep_failure,omitempty"`          // what follows when one of after is not completed; default hold
+	Batch         string                 `protobuf:"bytes,36,opt,name=batch,proto3" json:"batch,omitempty"`                                                                             // id of the open batch that the task is added to, which must be in the partition of the task
 	// Reserved: refused as not supported until they are built.
 	Webhook       string `protobuf:"bytes,26,opt,name=webhook,proto3" json:"webhook,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1207,6 +1208,13 @@ func (x *TaskSpec) GetOnDepFailure() OnDepFailure {
 	return OnDepFailure_ON_DEP_FAILURE_UNSPECIFIED
 }
 
+func (x *TaskSpec) GetBatch() string {
+	if x != nil {
+		return x.Batch
+	}
+	return ""
+}
+
 func (x *TaskSpec) GetWebhook() string {
 	if x != nil {
 		return x.Webhook
@@ -1321,11 +1329,12 @@ type Task struct {
 	Head          []byte                 `protobuf:"bytes,45,opt,name=head,proto3" json:"head,omitempty"`                                         // the first bytes of the payload, where a list or a batch asks for them
 	Key           string                 `protobuf:"bytes,46,opt,name=key,proto3" json:"key,omitempty"`
 	Cost          uint32                 `protobuf:"varint,47,opt,name=cost,proto3" json:"cost,omitempty"`        // what it weighs in shares, rates and limiters; absent: 1
-	Limiters      []string               `protobuf:"bytes,54,rep,name=limiters,proto3" json:"limiters,omitempty"` // that it names itself, by name
+	Limiters      []string               `protobuf:"bytes,55,rep,name=limiters,proto3" json:"limiters,omitempty"` // that it names itself, by name
 	After         []*AfterState          `protobuf:"bytes,50,rep,name=after,proto3" json:"after,omitempty"`       // the tasks that it was made to wait for
 	OnDepFailure  OnDepFailure           `protobuf:"varint,51,opt,name=on_dep_failure,json=onDepFailure,proto3,enum=millrace.v1.OnDepFailure" json:"on_dep_failure,omitempty"`
 	Pending       uint32                 `protobuf:"varint,52,opt,name=pending,proto3" json:"pending,omitempty"`       // how many of after a blocked task waits for
 	Dependents    uint32                 `protobuf:"varint,53,opt,name=dependents,proto3" json:"dependents,omitempty"` // how many blocked tasks wait for this one
+	Batch         string                 `protobuf:"bytes,54,opt,name=batch,proto3" json:"batch,omitempty"`            // id of the batch that it was added to
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1694,6 +1703,13 @@ func (x *Task) GetDependents() uint32 {
 		return x.Dependents
 	}
 	return 0
+}
+
+func (x *Task) GetBatch() string {
+	if x != nil {
+		return x.Batch
+	}
+	return ""
 }
 
 // Progress is how far the worker of a task says that it is.
@@ -3221,6 +3237,7 @@ type ListRequest struct {
 	To            *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=to,proto3" json:"to,omitempty"`                   // created before
 	Fingerprint   string                 `protobuf:"bytes,12,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"` // of their last error
 	Head          uint32                 `protobuf:"varint,13,opt,name=head,proto3" json:"head,omitempty"`              // only the first bytes of each payload, 1 to 256; 0: none
+	Batch         string                 `protobuf:"bytes,14,opt,name=batch,proto3" json:"batch,omitempty"`             // id of the batch that they were added to, which is in one partition
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3344,6 +3361,13 @@ func (x *ListRequest) GetHead() uint32 {
 		return x.Head
 	}
 	return 0
+}
+
+func (x *ListRequest) GetBatch() string {
+	if x != nil {
+		return x.Batch
+	}
+	return ""
 }
 
 type ListResponse struct {
@@ -8004,6 +8028,10 @@ type QueueKey struct {
 	Until         *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=until,proto3" json:"until,omitempty"`                       // when its rate lets the next task go
 	HeldBy        []string               `protobuf:"bytes,10,rep,name=held_by,json=heldBy,proto3" json:"held_by,omitempty"`      // the first 10 tasks that hold it up
 	Owed          int64                  `protobuf:"varint,11,opt,name=owed,proto3" json:"owed,omitempty"`                       // by how much, in cost by weight 1, it is behind the key that was served last; negative: ahead
+	Limit         int64                  `protobuf:"varint,12,opt,name=limit,proto3" json:"limit,omitempty"`                     // how many of its tasks may run at once, by its settings or by those of the queue; 0 = no bound
+	Weight        uint32                 `protobuf:"varint,13,opt,name=weight,proto3" json:"weight,omitempty"`                   // its share among the keys that have tasks ready
+	Share         float64                `protobuf:"fixed64,14,opt,name=share,proto3" json:"share,omitempty"`                    // its part of the tasks of the queue that run, from 0 to 1
+	Due           *float64               `protobuf:"fixed64,15,opt,name=due,proto3,oneof" json:"due,omitempty"`                  // its part by weight of what the queue gives out, among the keys that have tasks ready; unset: not all keys of the queue were looked at
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -8115,10 +8143,115 @@ func (x *QueueKey) GetOwed() int64 {
 	return 0
 }
 
+func (x *QueueKey) GetLimit() int64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *QueueKey) GetWeight() uint32 {
+	if x != nil {
+		return x.Weight
+	}
+	return 0
+}
+
+func (x *QueueKey) GetShare() float64 {
+	if x != nil {
+		return x.Share
+	}
+	return 0
+}
+
+func (x *QueueKey) GetDue() float64 {
+	if x != nil && x.Due != nil {
+		return *x.Due
+	}
+	return 0
+}
+
+// QueueUse is how much of the limits of a queue is used. They hold in each partition by itself: of several it is the one where most is.
+type QueueUse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Running       uint64                 `protobuf:"varint,1,opt,name=running,proto3" json:"running,omitempty"`                                  // tasks that run
+	Rate          int64                  `protobuf:"varint,2,opt,name=rate,proto3" json:"rate,omitempty"`                                        // cost of what began lately and counts against the burst of the queue's rate
+	Workers       uint32                 `protobuf:"varint,3,opt,name=workers,proto3" json:"workers,omitempty"`                                  // that have tasks; counted where max_workers bounds them
+	WaitingKeys   *uint32                `protobuf:"varint,4,opt,name=waiting_keys,json=waitingKeys,proto3,oneof" json:"waiting_keys,omitempty"` // keys of all partitions that have tasks ready, with the tasks without a key as one; unset: not all keys were looked at
+	HeldKeys      *uint32                `protobuf:"varint,5,opt,name=held_keys,json=heldKeys,proto3,oneof" json:"held_keys,omitempty"`          // how many of those their pause, their limit, their rate or their order holds up
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueueUse) Reset() {
+	*x = QueueUse{}
+	mi := &file_millrace_v1_task_proto_msgTypes[96]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueUse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueUse) ProtoMessage() {}
+
+func (x *QueueUse) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[96]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueUse.ProtoReflect.Descriptor instead.
+func (*QueueUse) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{96}
+}
+
+func (x *QueueUse) GetRunning() uint64 {
+	if x != nil {
+		return x.Running
+	}
+	return 0
+}
+
+func (x *QueueUse) GetRate() int64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
+func (x *QueueUse) GetWorkers() uint32 {
+	if x != nil {
+		return x.Workers
+	}
+	return 0
+}
+
+func (x *QueueUse) GetWaitingKeys() uint32 {
+	if x != nil && x.WaitingKeys != nil {
+		return *x.WaitingKeys
+	}
+	return 0
+}
+
+func (x *QueueUse) GetHeldKeys() uint32 {
+	if x != nil && x.HeldKeys != nil {
+		return *x.HeldKeys
+	}
+	return 0
+}
+
 type ListKeysRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
-	Sort          string                 `protobuf:"bytes,2,opt,name=sort,proto3" json:"sort,omitempty"`     // name, backlog, owed; default name
+	Sort          string                 `protobuf:"bytes,2,opt,name=sort,proto3" json:"sort,omitempty"`     // name, backlog, oldest, owed; default name
 	Prefix        string                 `protobuf:"bytes,3,opt,name=prefix,proto3" json:"prefix,omitempty"` // of the keys
 	Limit         uint32                 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`  // 1 to 1,000; default 100
 	Cursor        string                 `protobuf:"bytes,5,opt,name=cursor,proto3" json:"cursor,omitempty"`
@@ -8128,7 +8261,7 @@ type ListKeysRequest struct {
 
 func (x *ListKeysRequest) Reset() {
 	*x = ListKeysRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[96]
+	mi := &file_millrace_v1_task_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8140,7 +8273,7 @@ func (x *ListKeysRequest) String() string {
 func (*ListKeysRequest) ProtoMessage() {}
 
 func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[96]
+	mi := &file_millrace_v1_task_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8153,7 +8286,7 @@ func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysRequest.ProtoReflect.Descriptor instead.
 func (*ListKeysRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{96}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ListKeysRequest) GetQueue() string {
@@ -8196,13 +8329,15 @@ type ListKeysResponse struct {
 	Keys          []*QueueKey            `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
 	Cursor        string                 `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	At            *At                    `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
+	Unkeyed       *QueueKey              `protobuf:"bytes,4,opt,name=unkeyed,proto3" json:"unkeyed,omitempty"` // the tasks without a key, which share one line; unset on further pages, and with a prefix
+	Use           *QueueUse              `protobuf:"bytes,5,opt,name=use,proto3" json:"use,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListKeysResponse) Reset() {
 	*x = ListKeysResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[97]
+	mi := &file_millrace_v1_task_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8214,7 +8349,7 @@ func (x *ListKeysResponse) String() string {
 func (*ListKeysResponse) ProtoMessage() {}
 
 func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[97]
+	mi := &file_millrace_v1_task_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8227,7 +8362,7 @@ func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysResponse.ProtoReflect.Descriptor instead.
 func (*ListKeysResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{97}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ListKeysResponse) GetKeys() []*QueueKey {
@@ -8251,6 +8386,20 @@ func (x *ListKeysResponse) GetAt() *At {
 	return nil
 }
 
+func (x *ListKeysResponse) GetUnkeyed() *QueueKey {
+	if x != nil {
+		return x.Unkeyed
+	}
+	return nil
+}
+
+func (x *ListKeysResponse) GetUse() *QueueUse {
+	if x != nil {
+		return x.Use
+	}
+	return nil
+}
+
 type SetKeyRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
@@ -8262,7 +8411,7 @@ type SetKeyRequest struct {
 
 func (x *SetKeyRequest) Reset() {
 	*x = SetKeyRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[98]
+	mi := &file_millrace_v1_task_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8274,7 +8423,7 @@ func (x *SetKeyRequest) String() string {
 func (*SetKeyRequest) ProtoMessage() {}
 
 func (x *SetKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[98]
+	mi := &file_millrace_v1_task_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8287,7 +8436,7 @@ func (x *SetKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetKeyRequest.ProtoReflect.Descriptor instead.
 func (*SetKeyRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{98}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *SetKeyRequest) GetQueue() string {
@@ -8321,7 +8470,7 @@ type SetKeyResponse struct {
 
 func (x *SetKeyResponse) Reset() {
 	*x = SetKeyResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[99]
+	mi := &file_millrace_v1_task_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8333,7 +8482,7 @@ func (x *SetKeyResponse) String() string {
 func (*SetKeyResponse) ProtoMessage() {}
 
 func (x *SetKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[99]
+	mi := &file_millrace_v1_task_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8346,7 +8495,7 @@ func (x *SetKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetKeyResponse.ProtoReflect.Descriptor instead.
 func (*SetKeyResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{99}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *SetKeyResponse) GetReplayed() bool {
@@ -8375,7 +8524,7 @@ type PauseKeyRequest struct {
 
 func (x *PauseKeyRequest) Reset() {
 	*x = PauseKeyRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[100]
+	mi := &file_millrace_v1_task_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8387,7 +8536,7 @@ func (x *PauseKeyRequest) String() string {
 func (*PauseKeyRequest) ProtoMessage() {}
 
 func (x *PauseKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[100]
+	mi := &file_millrace_v1_task_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8400,7 +8549,7 @@ func (x *PauseKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseKeyRequest.ProtoReflect.Descriptor instead.
 func (*PauseKeyRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{100}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *PauseKeyRequest) GetQueue() string {
@@ -8441,7 +8590,7 @@ type PauseKeyResponse struct {
 
 func (x *PauseKeyResponse) Reset() {
 	*x = PauseKeyResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[101]
+	mi := &file_millrace_v1_task_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8453,7 +8602,7 @@ func (x *PauseKeyResponse) String() string {
 func (*PauseKeyResponse) ProtoMessage() {}
 
 func (x *PauseKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[101]
+	mi := &file_millrace_v1_task_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8466,7 +8615,7 @@ func (x *PauseKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseKeyResponse.ProtoReflect.Descriptor instead.
 func (*PauseKeyResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{101}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *PauseKeyResponse) GetReplayed() bool {
@@ -8493,7 +8642,7 @@ type ResumeKeyRequest struct {
 
 func (x *ResumeKeyRequest) Reset() {
 	*x = ResumeKeyRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[102]
+	mi := &file_millrace_v1_task_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8505,7 +8654,7 @@ func (x *ResumeKeyRequest) String() string {
 func (*ResumeKeyRequest) ProtoMessage() {}
 
 func (x *ResumeKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[102]
+	mi := &file_millrace_v1_task_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8518,7 +8667,7 @@ func (x *ResumeKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeKeyRequest.ProtoReflect.Descriptor instead.
 func (*ResumeKeyRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{102}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ResumeKeyRequest) GetQueue() string {
@@ -8545,7 +8694,7 @@ type ResumeKeyResponse struct {
 
 func (x *ResumeKeyResponse) Reset() {
 	*x = ResumeKeyResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[103]
+	mi := &file_millrace_v1_task_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8557,7 +8706,7 @@ func (x *ResumeKeyResponse) String() string {
 func (*ResumeKeyResponse) ProtoMessage() {}
 
 func (x *ResumeKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[103]
+	mi := &file_millrace_v1_task_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8570,7 +8719,7 @@ func (x *ResumeKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeKeyResponse.ProtoReflect.Descriptor instead.
 func (*ResumeKeyResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{103}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *ResumeKeyResponse) GetReplayed() bool {
@@ -8602,7 +8751,7 @@ type QueueCeilings struct {
 
 func (x *QueueCeilings) Reset() {
 	*x = QueueCeilings{}
-	mi := &file_millrace_v1_task_proto_msgTypes[104]
+	mi := &file_millrace_v1_task_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8614,7 +8763,7 @@ func (x *QueueCeilings) String() string {
 func (*QueueCeilings) ProtoMessage() {}
 
 func (x *QueueCeilings) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[104]
+	mi := &file_millrace_v1_task_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8627,7 +8776,7 @@ func (x *QueueCeilings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueCeilings.ProtoReflect.Descriptor instead.
 func (*QueueCeilings) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{104}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *QueueCeilings) GetMaxAttempts() int32 {
@@ -8685,7 +8834,7 @@ type QueuePaused struct {
 
 func (x *QueuePaused) Reset() {
 	*x = QueuePaused{}
-	mi := &file_millrace_v1_task_proto_msgTypes[105]
+	mi := &file_millrace_v1_task_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8697,7 +8846,7 @@ func (x *QueuePaused) String() string {
 func (*QueuePaused) ProtoMessage() {}
 
 func (x *QueuePaused) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[105]
+	mi := &file_millrace_v1_task_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8710,7 +8859,7 @@ func (x *QueuePaused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuePaused.ProtoReflect.Descriptor instead.
 func (*QueuePaused) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{105}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *QueuePaused) GetSince() *timestamppb.Timestamp {
@@ -8752,7 +8901,7 @@ type PauseQueueRequest struct {
 
 func (x *PauseQueueRequest) Reset() {
 	*x = PauseQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[106]
+	mi := &file_millrace_v1_task_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8764,7 +8913,7 @@ func (x *PauseQueueRequest) String() string {
 func (*PauseQueueRequest) ProtoMessage() {}
 
 func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[106]
+	mi := &file_millrace_v1_task_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8777,7 +8926,7 @@ func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseQueueRequest.ProtoReflect.Descriptor instead.
 func (*PauseQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{106}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *PauseQueueRequest) GetQueue() string {
@@ -8811,7 +8960,7 @@ type PauseQueueResponse struct {
 
 func (x *PauseQueueResponse) Reset() {
 	*x = PauseQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[107]
+	mi := &file_millrace_v1_task_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8823,7 +8972,7 @@ func (x *PauseQueueResponse) String() string {
 func (*PauseQueueResponse) ProtoMessage() {}
 
 func (x *PauseQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[107]
+	mi := &file_millrace_v1_task_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8836,7 +8985,7 @@ func (x *PauseQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseQueueResponse.ProtoReflect.Descriptor instead.
 func (*PauseQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{107}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *PauseQueueResponse) GetReplayed() bool {
@@ -8862,7 +9011,7 @@ type ResumeQueueRequest struct {
 
 func (x *ResumeQueueRequest) Reset() {
 	*x = ResumeQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[108]
+	mi := &file_millrace_v1_task_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8874,7 +9023,7 @@ func (x *ResumeQueueRequest) String() string {
 func (*ResumeQueueRequest) ProtoMessage() {}
 
 func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[108]
+	mi := &file_millrace_v1_task_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8887,7 +9036,7 @@ func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeQueueRequest.ProtoReflect.Descriptor instead.
 func (*ResumeQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{108}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *ResumeQueueRequest) GetQueue() string {
@@ -8907,7 +9056,7 @@ type ResumeQueueResponse struct {
 
 func (x *ResumeQueueResponse) Reset() {
 	*x = ResumeQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[109]
+	mi := &file_millrace_v1_task_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8919,7 +9068,7 @@ func (x *ResumeQueueResponse) String() string {
 func (*ResumeQueueResponse) ProtoMessage() {}
 
 func (x *ResumeQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[109]
+	mi := &file_millrace_v1_task_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8932,7 +9081,7 @@ func (x *ResumeQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeQueueResponse.ProtoReflect.Descriptor instead.
 func (*ResumeQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{109}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *ResumeQueueResponse) GetReplayed() bool {
@@ -8962,7 +9111,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[110]
+	mi := &file_millrace_v1_task_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8974,7 +9123,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[110]
+	mi := &file_millrace_v1_task_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8987,7 +9136,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{110}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *ListQueuesRequest) GetLimit() uint32 {
@@ -9036,7 +9185,7 @@ type ListQueuesResponse struct {
 
 func (x *ListQueuesResponse) Reset() {
 	*x = ListQueuesResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[111]
+	mi := &file_millrace_v1_task_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9048,7 +9197,7 @@ func (x *ListQueuesResponse) String() string {
 func (*ListQueuesResponse) ProtoMessage() {}
 
 func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[111]
+	mi := &file_millrace_v1_task_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9061,7 +9210,7 @@ func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesResponse.ProtoReflect.Descriptor instead.
 func (*ListQueuesResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{111}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *ListQueuesResponse) GetQueues() []*QueueStats {
@@ -9094,7 +9243,7 @@ type GetQueueRequest struct {
 
 func (x *GetQueueRequest) Reset() {
 	*x = GetQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[112]
+	mi := &file_millrace_v1_task_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9106,7 +9255,7 @@ func (x *GetQueueRequest) String() string {
 func (*GetQueueRequest) ProtoMessage() {}
 
 func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[112]
+	mi := &file_millrace_v1_task_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9119,7 +9268,7 @@ func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{112}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *GetQueueRequest) GetQueue() string {
@@ -9139,7 +9288,7 @@ type GetQueueResponse struct {
 
 func (x *GetQueueResponse) Reset() {
 	*x = GetQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[113]
+	mi := &file_millrace_v1_task_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9151,7 +9300,7 @@ func (x *GetQueueResponse) String() string {
 func (*GetQueueResponse) ProtoMessage() {}
 
 func (x *GetQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[113]
+	mi := &file_millrace_v1_task_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9164,7 +9313,7 @@ func (x *GetQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueResponse.ProtoReflect.Descriptor instead.
 func (*GetQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{113}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *GetQueueResponse) GetConfig() *QueueConfig {
@@ -9192,7 +9341,7 @@ type SetQueueRequest struct {
 
 func (x *SetQueueRequest) Reset() {
 	*x = SetQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[114]
+	mi := &file_millrace_v1_task_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9204,7 +9353,7 @@ func (x *SetQueueRequest) String() string {
 func (*SetQueueRequest) ProtoMessage() {}
 
 func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[114]
+	mi := &file_millrace_v1_task_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9217,7 +9366,7 @@ func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueRequest.ProtoReflect.Descriptor instead.
 func (*SetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{114}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *SetQueueRequest) GetQueue() string {
@@ -9251,7 +9400,7 @@ type SetQueueResponse struct {
 
 func (x *SetQueueResponse) Reset() {
 	*x = SetQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[115]
+	mi := &file_millrace_v1_task_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9263,7 +9412,7 @@ func (x *SetQueueResponse) String() string {
 func (*SetQueueResponse) ProtoMessage() {}
 
 func (x *SetQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[115]
+	mi := &file_millrace_v1_task_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9276,7 +9425,7 @@ func (x *SetQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueResponse.ProtoReflect.Descriptor instead.
 func (*SetQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{115}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *SetQueueResponse) GetVersion() uint64 {
@@ -9306,7 +9455,7 @@ type DeleteQueueRequest struct {
 
 func (x *DeleteQueueRequest) Reset() {
 	*x = DeleteQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[116]
+	mi := &file_millrace_v1_task_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9318,7 +9467,7 @@ func (x *DeleteQueueRequest) String() string {
 func (*DeleteQueueRequest) ProtoMessage() {}
 
 func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[116]
+	mi := &file_millrace_v1_task_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9331,7 +9480,7 @@ func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueRequest.ProtoReflect.Descriptor instead.
 func (*DeleteQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{116}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *DeleteQueueRequest) GetQueue() string {
@@ -9364,7 +9513,7 @@ type DeleteQueueResponse struct {
 
 func (x *DeleteQueueResponse) Reset() {
 	*x = DeleteQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[117]
+	mi := &file_millrace_v1_task_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9376,7 +9525,7 @@ func (x *DeleteQueueResponse) String() string {
 func (*DeleteQueueResponse) ProtoMessage() {}
 
 func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[117]
+	mi := &file_millrace_v1_task_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9389,7 +9538,7 @@ func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueResponse.ProtoReflect.Descriptor instead.
 func (*DeleteQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{117}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *DeleteQueueResponse) GetAt() *At {
@@ -9408,7 +9557,7 @@ type QueueStatsRequest struct {
 
 func (x *QueueStatsRequest) Reset() {
 	*x = QueueStatsRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[118]
+	mi := &file_millrace_v1_task_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9420,7 +9569,7 @@ func (x *QueueStatsRequest) String() string {
 func (*QueueStatsRequest) ProtoMessage() {}
 
 func (x *QueueStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[118]
+	mi := &file_millrace_v1_task_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9433,7 +9582,7 @@ func (x *QueueStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatsRequest.ProtoReflect.Descriptor instead.
 func (*QueueStatsRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{118}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *QueueStatsRequest) GetQueue() string {
@@ -9473,7 +9622,7 @@ type QueueStats struct {
 
 func (x *QueueStats) Reset() {
 	*x = QueueStats{}
-	mi := &file_millrace_v1_task_proto_msgTypes[119]
+	mi := &file_millrace_v1_task_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9485,7 +9634,7 @@ func (x *QueueStats) String() string {
 func (*QueueStats) ProtoMessage() {}
 
 func (x *QueueStats) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[119]
+	mi := &file_millrace_v1_task_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9498,7 +9647,7 @@ func (x *QueueStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStats.ProtoReflect.Descriptor instead.
 func (*QueueStats) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{119}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *QueueStats) GetQueue() string {
@@ -9661,7 +9810,7 @@ type QueueRates struct {
 
 func (x *QueueRates) Reset() {
 	*x = QueueRates{}
-	mi := &file_millrace_v1_task_proto_msgTypes[120]
+	mi := &file_millrace_v1_task_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9673,7 +9822,7 @@ func (x *QueueRates) String() string {
 func (*QueueRates) ProtoMessage() {}
 
 func (x *QueueRates) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[120]
+	mi := &file_millrace_v1_task_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9686,7 +9835,7 @@ func (x *QueueRates) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueRates.ProtoReflect.Descriptor instead.
 func (*QueueRates) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{120}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *QueueRates) GetCreated() float64 {
@@ -9735,7 +9884,7 @@ type QueueLimits struct {
 
 func (x *QueueLimits) Reset() {
 	*x = QueueLimits{}
-	mi := &file_millrace_v1_task_proto_msgTypes[121]
+	mi := &file_millrace_v1_task_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9747,7 +9896,7 @@ func (x *QueueLimits) String() string {
 func (*QueueLimits) ProtoMessage() {}
 
 func (x *QueueLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[121]
+	mi := &file_millrace_v1_task_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9760,7 +9909,7 @@ func (x *QueueLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueLimits.ProtoReflect.Descriptor instead.
 func (*QueueLimits) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{121}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *QueueLimits) GetMaxTasks() int64 {
@@ -9836,7 +9985,7 @@ type QueueStatsResponse struct {
 
 func (x *QueueStatsResponse) Reset() {
 	*x = QueueStatsResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[122]
+	mi := &file_millrace_v1_task_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9848,7 +9997,7 @@ func (x *QueueStatsResponse) String() string {
 func (*QueueStatsResponse) ProtoMessage() {}
 
 func (x *QueueStatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[122]
+	mi := &file_millrace_v1_task_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9861,7 +10010,7 @@ func (x *QueueStatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatsResponse.ProtoReflect.Descriptor instead.
 func (*QueueStatsResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{122}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *QueueStatsResponse) GetStats() *QueueStats {
@@ -9893,7 +10042,7 @@ type NamespaceConfig struct {
 
 func (x *NamespaceConfig) Reset() {
 	*x = NamespaceConfig{}
-	mi := &file_millrace_v1_task_proto_msgTypes[123]
+	mi := &file_millrace_v1_task_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9905,7 +10054,7 @@ func (x *NamespaceConfig) String() string {
 func (*NamespaceConfig) ProtoMessage() {}
 
 func (x *NamespaceConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[123]
+	mi := &file_millrace_v1_task_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9918,7 +10067,7 @@ func (x *NamespaceConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamespaceConfig.ProtoReflect.Descriptor instead.
 func (*NamespaceConfig) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{123}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *NamespaceConfig) GetVersion() uint64 {
@@ -9980,7 +10129,7 @@ type CreateNamespaceRequest struct {
 
 func (x *CreateNamespaceRequest) Reset() {
 	*x = CreateNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[124]
+	mi := &file_millrace_v1_task_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9992,7 +10141,7 @@ func (x *CreateNamespaceRequest) String() string {
 func (*CreateNamespaceRequest) ProtoMessage() {}
 
 func (x *CreateNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[124]
+	mi := &file_millrace_v1_task_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10005,7 +10154,7 @@ func (x *CreateNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*CreateNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{124}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *CreateNamespaceRequest) GetPartitions() uint32 {
@@ -10025,7 +10174,7 @@ type CreateNamespaceResponse struct {
 
 func (x *CreateNamespaceResponse) Reset() {
 	*x = CreateNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[125]
+	mi := &file_millrace_v1_task_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10037,7 +10186,7 @@ func (x *CreateNamespaceResponse) String() string {
 func (*CreateNamespaceResponse) ProtoMessage() {}
 
 func (x *CreateNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[125]
+	mi := &file_millrace_v1_task_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10050,7 +10199,7 @@ func (x *CreateNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*CreateNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{125}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *CreateNamespaceResponse) GetReplayed() bool {
@@ -10077,7 +10226,7 @@ type DeleteNamespaceRequest struct {
 
 func (x *DeleteNamespaceRequest) Reset() {
 	*x = DeleteNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[126]
+	mi := &file_millrace_v1_task_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10089,7 +10238,7 @@ func (x *DeleteNamespaceRequest) String() string {
 func (*DeleteNamespaceRequest) ProtoMessage() {}
 
 func (x *DeleteNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[126]
+	mi := &file_millrace_v1_task_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10102,7 +10251,7 @@ func (x *DeleteNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*DeleteNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{126}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{127}
 }
 
 type DeleteNamespaceResponse struct {
@@ -10114,7 +10263,7 @@ type DeleteNamespaceResponse struct {
 
 func (x *DeleteNamespaceResponse) Reset() {
 	*x = DeleteNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[127]
+	mi := &file_millrace_v1_task_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10126,7 +10275,7 @@ func (x *DeleteNamespaceResponse) String() string {
 func (*DeleteNamespaceResponse) ProtoMessage() {}
 
 func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[127]
+	mi := &file_millrace_v1_task_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10139,7 +10288,7 @@ func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*DeleteNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{127}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *DeleteNamespaceResponse) GetExisted() bool {
@@ -10162,7 +10311,7 @@ type PartitionInfo struct {
 
 func (x *PartitionInfo) Reset() {
 	*x = PartitionInfo{}
-	mi := &file_millrace_v1_task_proto_msgTypes[128]
+	mi := &file_millrace_v1_task_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10174,7 +10323,7 @@ func (x *PartitionInfo) String() string {
 func (*PartitionInfo) ProtoMessage() {}
 
 func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[128]
+	mi := &file_millrace_v1_task_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10187,7 +10336,7 @@ func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionInfo.ProtoReflect.Descriptor instead.
 func (*PartitionInfo) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{128}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *PartitionInfo) GetPartition() uint32 {
@@ -10226,7 +10375,7 @@ type GetNamespaceRequest struct {
 
 func (x *GetNamespaceRequest) Reset() {
 	*x = GetNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[129]
+	mi := &file_millrace_v1_task_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10238,7 +10387,7 @@ func (x *GetNamespaceRequest) String() string {
 func (*GetNamespaceRequest) ProtoMessage() {}
 
 func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[129]
+	mi := &file_millrace_v1_task_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10251,7 +10400,7 @@ func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*GetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{129}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{130}
 }
 
 type GetNamespaceResponse struct {
@@ -10271,7 +10420,7 @@ type GetNamespaceResponse struct {
 
 func (x *GetNamespaceResponse) Reset() {
 	*x = GetNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[130]
+	mi := &file_millrace_v1_task_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10283,7 +10432,7 @@ func (x *GetNamespaceResponse) String() string {
 func (*GetNamespaceResponse) ProtoMessage() {}
 
 func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[130]
+	mi := &file_millrace_v1_task_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10296,7 +10445,7 @@ func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*GetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{130}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *GetNamespaceResponse) GetConfig() *NamespaceConfig {
@@ -10372,7 +10521,7 @@ type SetNamespaceRequest struct {
 
 func (x *SetNamespaceRequest) Reset() {
 	*x = SetNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[131]
+	mi := &file_millrace_v1_task_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10384,7 +10533,7 @@ func (x *SetNamespaceRequest) String() string {
 func (*SetNamespaceRequest) ProtoMessage() {}
 
 func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[131]
+	mi := &file_millrace_v1_task_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10397,7 +10546,7 @@ func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*SetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{131}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *SetNamespaceRequest) GetConfig() *NamespaceConfig {
@@ -10424,7 +10573,7 @@ type SetNamespaceResponse struct {
 
 func (x *SetNamespaceResponse) Reset() {
 	*x = SetNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[132]
+	mi := &file_millrace_v1_task_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10436,7 +10585,7 @@ func (x *SetNamespaceResponse) String() string {
 func (*SetNamespaceResponse) ProtoMessage() {}
 
 func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[132]
+	mi := &file_millrace_v1_task_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10449,7 +10598,7 @@ func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*SetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{132}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *SetNamespaceResponse) GetVersion() uint64 {
@@ -10507,7 +10656,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12%\n" +
 	"\x02on\x18\x02 \x01(\x0e2\x15.millrace.v1.After.OnR\x02on\x120\n" +
 	"\x05state\x18\x03 \x01(\x0e2\x12.millrace.v1.StateB\x06ʵ\x1c\x028\x01R\x05state\x12\x1c\n" +
-	"\x05waits\x18\x04 \x01(\bB\x06ʵ\x1c\x028\x01R\x05waits\"\xff\b\n" +
+	"\x05waits\x18\x04 \x01(\bB\x06ʵ\x1c\x028\x01R\x05waits\"\x9d\t\n" +
 	"\bTaskSpec\x12\x16\n" +
 	"\x02id\x18\x01 \x01(\tB\x06ʵ\x1c\x020\x01R\x02id\x12\x1c\n" +
 	"\x05queue\x18\x02 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x05queue\x12\x1a\n" +
@@ -10536,7 +10685,8 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x04cost\x18\x17 \x01(\rR\x04cost\x12,\n" +
 	"\blimiters\x18\x1b \x03(\tB\x10ʵ\x1c\fb\blimitersh\x04R\blimiters\x127\n" +
 	"\x05after\x18\x19 \x03(\v2\x12.millrace.v1.AfterB\rʵ\x1c\tb\x05afterhdR\x05after\x12?\n" +
-	"\x0eon_dep_failure\x18# \x01(\x0e2\x19.millrace.v1.OnDepFailureR\fonDepFailure\x12 \n" +
+	"\x0eon_dep_failure\x18# \x01(\x0e2\x19.millrace.v1.OnDepFailureR\fonDepFailure\x12\x1c\n" +
+	"\x05batch\x18$ \x01(\tB\x06ʵ\x1c\x020\x01R\x05batch\x12 \n" +
 	"\awebhook\x18\x1a \x01(\tB\x06ʵ\x1c\x02 \x01R\awebhook\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -10545,7 +10695,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\tTaskError\x12\x1c\n" +
 	"\x04code\x18\x01 \x01(\tB\bʵ\x1c\x04\b\x058\x01R\x04code\x12\"\n" +
 	"\amessage\x18\x02 \x01(\tB\bʵ\x1c\x04\b\x058\x01R\amessage\x12\x1e\n" +
-	"\x05stack\x18\x03 \x01(\tB\bʵ\x1c\x04\b\x058\x01R\x05stack\"\x89\x10\n" +
+	"\x05stack\x18\x03 \x01(\tB\bʵ\x1c\x04\b\x058\x01R\x05stack\"\xa7\x10\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x12\n" +
@@ -10602,13 +10752,14 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x04head\x18- \x01(\fB\x06ʵ\x1c\x028\x01R\x04head\x12\x18\n" +
 	"\x03key\x18. \x01(\tB\x06ʵ\x1c\x028\x01R\x03key\x12\x1a\n" +
 	"\x04cost\x18/ \x01(\rB\x06ʵ\x1c\x028\x01R\x04cost\x12\"\n" +
-	"\blimiters\x186 \x03(\tB\x06ʵ\x1c\x028\x01R\blimiters\x125\n" +
+	"\blimiters\x187 \x03(\tB\x06ʵ\x1c\x028\x01R\blimiters\x125\n" +
 	"\x05after\x182 \x03(\v2\x17.millrace.v1.AfterStateB\x06ʵ\x1c\x028\x01R\x05after\x12G\n" +
 	"\x0eon_dep_failure\x183 \x01(\x0e2\x19.millrace.v1.OnDepFailureB\x06ʵ\x1c\x028\x01R\fonDepFailure\x12 \n" +
 	"\apending\x184 \x01(\rB\x06ʵ\x1c\x028\x01R\apending\x12&\n" +
 	"\n" +
 	"dependents\x185 \x01(\rB\x06ʵ\x1c\x028\x01R\n" +
-	"dependents\x1a9\n" +
+	"dependents\x12\x1c\n" +
+	"\x05batch\x186 \x01(\tB\x06ʵ\x1c\x028\x01R\x05batch\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x0f\n" +
@@ -10748,7 +10899,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x14ListAttemptsResponse\x120\n" +
 	"\battempts\x18\x01 \x03(\v2\x14.millrace.v1.AttemptR\battempts\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\x127\n" +
-	"\x05older\x18\x03 \x03(\v2\x19.millrace.v1.OutcomeCountB\x06ʵ\x1c\x028\x01R\x05older\"\xfb\x02\n" +
+	"\x05older\x18\x03 \x03(\v2\x19.millrace.v1.OutcomeCountB\x06ʵ\x1c\x028\x01R\x05older\"\x91\x03\n" +
 	"\vListRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12(\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x12.millrace.v1.StateR\x05state\x12\x14\n" +
@@ -10763,7 +10914,8 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12*\n" +
 	"\x02to\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x02to\x12 \n" +
 	"\vfingerprint\x18\f \x01(\tR\vfingerprint\x12\x12\n" +
-	"\x04head\x18\r \x01(\rR\x04head\"\xcc\x01\n" +
+	"\x04head\x18\r \x01(\rR\x04head\x12\x14\n" +
+	"\x05batch\x18\x0e \x01(\tR\x05batch\"\xcc\x01\n" +
 	"\fListResponse\x12'\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x11.millrace.v1.TaskR\x05tasks\x12\x1e\n" +
 	"\x06cursor\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x06cursor\x12\x1f\n" +
@@ -11176,7 +11328,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\vKeySettings\x12\x1e\n" +
 	"\x06weight\x18\x01 \x01(\rB\x06ʵ\x1c\x028\x01R\x06weight\x12*\n" +
 	"\vconcurrency\x18\x02 \x01(\x03B\bʵ\x1c\x048\x01p\x01R\vconcurrency\x12%\n" +
-	"\x04rate\x18\x03 \x01(\v2\x11.millrace.v1.RateR\x04rate\"\x95\x03\n" +
+	"\x04rate\x18\x03 \x01(\v2\x11.millrace.v1.RateR\x04rate\"\x80\x04\n" +
 	"\bQueueKey\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05tasks\x18\x02 \x01(\x04R\x05tasks\x12\x14\n" +
@@ -11189,17 +11341,33 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x05until\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x1f\n" +
 	"\aheld_by\x18\n" +
 	" \x03(\tB\x06ʵ\x1c\x028\x01R\x06heldBy\x12\x12\n" +
-	"\x04owed\x18\v \x01(\x03R\x04owed\"\x81\x01\n" +
+	"\x04owed\x18\v \x01(\x03R\x04owed\x12\x1c\n" +
+	"\x05limit\x18\f \x01(\x03B\x06ʵ\x1c\x028\x01R\x05limit\x12\x16\n" +
+	"\x06weight\x18\r \x01(\rR\x06weight\x12\x14\n" +
+	"\x05share\x18\x0e \x01(\x01R\x05share\x12\x15\n" +
+	"\x03due\x18\x0f \x01(\x01H\x00R\x03due\x88\x01\x01B\x06\n" +
+	"\x04_due\"\xcb\x01\n" +
+	"\bQueueUse\x12\x18\n" +
+	"\arunning\x18\x01 \x01(\x04R\arunning\x12\x1a\n" +
+	"\x04rate\x18\x02 \x01(\x03B\x06ʵ\x1c\x028\x01R\x04rate\x12 \n" +
+	"\aworkers\x18\x03 \x01(\rB\x06ʵ\x1c\x028\x01R\aworkers\x12&\n" +
+	"\fwaiting_keys\x18\x04 \x01(\rH\x00R\vwaitingKeys\x88\x01\x01\x12 \n" +
+	"\theld_keys\x18\x05 \x01(\rH\x01R\bheldKeys\x88\x01\x01B\x0f\n" +
+	"\r_waiting_keysB\f\n" +
+	"\n" +
+	"_held_keys\"\x81\x01\n" +
 	"\x0fListKeysRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
 	"\x04sort\x18\x02 \x01(\tR\x04sort\x12\x16\n" +
 	"\x06prefix\x18\x03 \x01(\tR\x06prefix\x12\x14\n" +
 	"\x05limit\x18\x04 \x01(\rR\x05limit\x12\x16\n" +
-	"\x06cursor\x18\x05 \x01(\tR\x06cursor\"~\n" +
+	"\x06cursor\x18\x05 \x01(\tR\x06cursor\"\xd8\x01\n" +
 	"\x10ListKeysResponse\x12)\n" +
 	"\x04keys\x18\x01 \x03(\v2\x15.millrace.v1.QueueKeyR\x04keys\x12\x1e\n" +
 	"\x06cursor\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x06cursor\x12\x1f\n" +
-	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"m\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\x12/\n" +
+	"\aunkeyed\x18\x04 \x01(\v2\x15.millrace.v1.QueueKeyR\aunkeyed\x12'\n" +
+	"\x03use\x18\x05 \x01(\v2\x15.millrace.v1.QueueUseR\x03use\"m\n" +
 	"\rSetKeyRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x124\n" +
@@ -11406,7 +11574,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x04HOLD\x10\x01\x12\n" +
 	"\n" +
 	"\x06CANCEL\x10\x02\x12\a\n" +
-	"\x03RUN\x10\x032\xe4<\n" +
+	"\x03RUN\x10\x032\xa4=\n" +
 	"\vTaskService\x12\xcc\x03\n" +
 	"\x06Create\x12\x1a.millrace.v1.CreateRequest\x1a\x1b.millrace.v1.CreateResponse\"\x88\x03ʵ\x1c\x83\x03\x1a\t/v1/tasks*\xb9\x01Make one task. It can be repeated safely with an id, a unique key or an Idempotency-Key: a repetition is answered with 200 and the first task. Without one of them it makes another task.2\x04taskJ\aCreatedZ\x98\x01\x12\x0fIdempotency-Key\"\x06string:}1 to 256 bytes, good for 24 hours in the queue: the same key with another payload is refused. Mutually exclusive with unique.`\x01j\x04\xc9\x01\xc8\x01r\bLocation\x12\xab\x01\n" +
 	"\vBatchCreate\x12\x1f.millrace.v1.BatchCreateRequest\x1a .millrace.v1.BatchCreateResponse\"Yʵ\x1cU\x1a\x0f/v1/tasks:batch*=Make up to 512 tasks, each by itself, or all or none of them.2\x01*`\x02\x12\xb2\a\n" +
@@ -11430,9 +11598,9 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\aEffects\x12\x1b.millrace.v1.EffectsRequest\x1a\x1c.millrace.v1.EffectsResponse\"\x8e\x01ʵ\x1c\x89\x01\n" +
 	"\x16/v1/tasks/{id}/effects*oRead what the completion of a task did besides ending it, in the same log entry, and whether that still stands.\x12\xa4\x01\n" +
 	"\x03Why\x12\x17.millrace.v1.WhyRequest\x1a\x18.millrace.v1.WhyResponse\"jʵ\x1cf\n" +
-	"\x12/v1/tasks/{id}/why*PSay why a task is where it is: what it waits for, who holds it, or how it ended.\x12\x9b\t\n" +
-	"\x04List\x12\x18.millrace.v1.ListRequest\x1a\x19.millrace.v1.ListResponse\"\xdd\bʵ\x1c\xd8\b\n" +
-	"\t/v1/tasks*\xdb\x02List tasks, without their payloads and results: of a queue in a state in the order of that state, else about in the order of their creation; partition after partition, but ended tasks of a queue with the last ones first in one order over all. One request looks at 10,000 tasks at most: a page may be short, and even empty, and still have a cursor.R4\x12\x05queue\"\x06string:#Name of the queue; default: of any.Rd\x12\x05state\"8blocked|scheduled|ready|running|completed|dead|cancelled:!State of the tasks; default: any.R8\x12\x05order\x1a\x04desc\"\basc|desc:\x1fdesc begins with the last ones.R\"\x12\x04kind\"\x06string:\x12Kind of the tasks.RV\x12\x05label\"\x06string0\x01:CNAME=VALUE of a label; given several times, tasks have all of them.R@\x12\x06worker\"\x06string:.Worker that runs the tasks, or completed them.RC\x12\x06unique\"\x06string:1The unique key that the tasks were created under.R*\x12\x04from\"\x04time:\x1cTasks created then or later.R&\x12\x02to\"\x04time:\x1aTasks created before then.R^\x12\vfingerprint\"\x06string:GFingerprint of the last error of the tasks, as GET /v1/errors shows it.RM\x12\x04head\"\ainteger:<The first bytes of each payload too, 1 to 256, and its size.R\a\n" +
+	"\x12/v1/tasks/{id}/why*PSay why a task is where it is: what it waits for, who holds it, or how it ended.\x12\xdb\t\n" +
+	"\x04List\x12\x18.millrace.v1.ListRequest\x1a\x19.millrace.v1.ListResponse\"\x9d\tʵ\x1c\x98\t\n" +
+	"\t/v1/tasks*\xdb\x02List tasks, without their payloads and results: of a queue in a state in the order of that state, else about in the order of their creation; partition after partition, but ended tasks of a queue with the last ones first in one order over all. One request looks at 10,000 tasks at most: a page may be short, and even empty, and still have a cursor.R4\x12\x05queue\"\x06string:#Name of the queue; default: of any.Rd\x12\x05state\"8blocked|scheduled|ready|running|completed|dead|cancelled:!State of the tasks; default: any.R8\x12\x05order\x1a\x04desc\"\basc|desc:\x1fdesc begins with the last ones.R\"\x12\x04kind\"\x06string:\x12Kind of the tasks.RV\x12\x05label\"\x06string0\x01:CNAME=VALUE of a label; given several times, tasks have all of them.R@\x12\x06worker\"\x06string:.Worker that runs the tasks, or completed them.RC\x12\x06unique\"\x06string:1The unique key that the tasks were created under.R*\x12\x04from\"\x04time:\x1cTasks created then or later.R&\x12\x02to\"\x04time:\x1aTasks created before then.R^\x12\vfingerprint\"\x06string:GFingerprint of the last error of the tasks, as GET /v1/errors shows it.R>\x12\x05batch\"\x06string:-Id of the batch that the tasks were added to.RM\x12\x04head\"\ainteger:<The first bytes of each payload too, 1 to 256, and its size.R\a\n" +
 	"\x05limitR\b\n" +
 	"\x06cursor\x12\xf7\x01\n" +
 	"\x05Claim\x12\x19.millrace.v1.ClaimRequest\x1a\x1a.millrace.v1.ClaimResponse\"\xb6\x01ʵ\x1c\xb1\x01\x1a\x0f/v1/tasks:claim*\x8f\x01Take ready tasks, waiting for one. No content: none was ready in time. Each has a lease and a token, which its settle and its heartbeats carry.2\x01*`\x06j\x04\xc8\x01\xcc\x01\x80\x01\x01\x12\xb7\x03\n" +
@@ -11456,7 +11624,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\rCommitService\x12\xb9\x02\n" +
 	"\x06Commit\x12\x1a.millrace.v1.CommitRequest\x1a\x1b.millrace.v1.CommitResponse\"\xf5\x01ʵ\x1c\xf0\x01\x1a\n" +
 	"/v1/commit*\xcd\x01Apply ops in one log entry, all or none. With an Idempotency-Key or a request_id it can be repeated safely, with a fence or without. One that ends the attempt of its fence can be repeated by its token too.2\x01*Z\r\n" +
-	"\vrequest_key`\x012\x88!\n" +
+	"\vrequest_key`\x012\xcd!\n" +
 	"\fQueueService\x12\xad\x05\n" +
 	"\x04List\x12\x1e.millrace.v1.ListQueuesRequest\x1a\x1f.millrace.v1.ListQueuesResponse\"\xe3\x04ʵ\x1c\xde\x04\n" +
 	"\n" +
@@ -11474,9 +11642,9 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\n" +
 	"\bif_match`\x05j\x02\xcc\x01\x12\xe4\x01\n" +
 	"\x05Pause\x12\x1e.millrace.v1.PauseQueueRequest\x1a\x1f.millrace.v1.PauseQueueResponse\"\x99\x01ʵ\x1c\x94\x01\x1a\x18/v1/queues/{queue}:pause*pStop giving out a queue's tasks, until it is resumed or until a time. Tasks that run go on, and delays come due.2\x01*`\x04\x90\x01\x01\x12\x9b\x01\n" +
-	"\x06Resume\x12\x1f.millrace.v1.ResumeQueueRequest\x1a .millrace.v1.ResumeQueueResponse\"Nʵ\x1cJ\x1a\x19/v1/queues/{queue}:resume*+Give out the tasks of a paused queue again.`\x04\x12\x83\x04\n" +
-	"\x04Keys\x12\x1c.millrace.v1.ListKeysRequest\x1a\x1d.millrace.v1.ListKeysResponse\"\xbd\x03ʵ\x1c\xb8\x03\n" +
-	"\x17/v1/queues/{queue}/keys*\xc0\x01List the keys of a queue that have tasks which have not ended, or for which something is set. Of a queue with more than 10,000 keys only a prefix can be sorted by something else than the name.R\x99\x01\x12\x04sort\"\x11name|backlog|owed:~name, the default; backlog: those with the most ready tasks first; owed: those that are the furthest behind their share first.R+\x12\x06prefix\"\x06string:\x19What the keys begin with.R\a\n" +
+	"\x06Resume\x12\x1f.millrace.v1.ResumeQueueRequest\x1a .millrace.v1.ResumeQueueResponse\"Nʵ\x1cJ\x1a\x19/v1/queues/{queue}:resume*+Give out the tasks of a paused queue again.`\x04\x12\xc8\x04\n" +
+	"\x04Keys\x12\x1c.millrace.v1.ListKeysRequest\x1a\x1d.millrace.v1.ListKeysResponse\"\x82\x04ʵ\x1c\xfd\x03\n" +
+	"\x17/v1/queues/{queue}/keys*\xc0\x01List the keys of a queue that have tasks which have not ended, or for which something is set. Of a queue with more than 10,000 keys only a prefix can be sorted by something else than the name.R\xde\x01\x12\x04sort\"\x18name|backlog|oldest|owed:\xbb\x01name, the default; backlog: those with the most ready tasks first; oldest: those whose first task has been ready longest first; owed: those that are the furthest behind their share first.R+\x12\x06prefix\"\x06string:\x19What the keys begin with.R\a\n" +
 	"\x05limitR\b\n" +
 	"\x06cursor\x12\xd5\x01\n" +
 	"\x06SetKey\x12\x1a.millrace.v1.SetKeyRequest\x1a\x1b.millrace.v1.SetKeyResponse\"\x91\x01ʵ\x1c\x8c\x01\x12\x1d/v1/queues/{queue}/keys/{key}*_Set the weight and the limits of one key of a queue. An empty body leaves the key to the queue.2\bsettings`\x04\x12\xde\x01\n" +
@@ -11552,7 +11720,7 @@ func file_millrace_v1_task_proto_rawDescGZIP() []byte {
 }
 
 var file_millrace_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 12)
-var file_millrace_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 138)
+var file_millrace_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 139)
 var file_millrace_v1_task_proto_goTypes = []any{
 	(State)(0),                      // 0: millrace.v1.State
 	(Outcome)(0),                    // 1: millrace.v1.Outcome
@@ -11662,116 +11830,117 @@ var file_millrace_v1_task_proto_goTypes = []any{
 	(*KeyLimits)(nil),               // 105: millrace.v1.KeyLimits
 	(*KeySettings)(nil),             // 106: millrace.v1.KeySettings
 	(*QueueKey)(nil),                // 107: millrace.v1.QueueKey
-	(*ListKeysRequest)(nil),         // 108: millrace.v1.ListKeysRequest
-	(*ListKeysResponse)(nil),        // 109: millrace.v1.ListKeysResponse
-	(*SetKeyRequest)(nil),           // 110: millrace.v1.SetKeyRequest
-	(*SetKeyResponse)(nil),          // 111: millrace.v1.SetKeyResponse
-	(*PauseKeyRequest)(nil),         // 112: millrace.v1.PauseKeyRequest
-	(*PauseKeyResponse)(nil),        // 113: millrace.v1.PauseKeyResponse
-	(*ResumeKeyRequest)(nil),        // 114: millrace.v1.ResumeKeyRequest
-	(*ResumeKeyResponse)(nil),       // 115: millrace.v1.ResumeKeyResponse
-	(*QueueCeilings)(nil),           // 116: millrace.v1.QueueCeilings
-	(*QueuePaused)(nil),             // 117: millrace.v1.QueuePaused
-	(*PauseQueueRequest)(nil),       // 118: millrace.v1.PauseQueueRequest
-	(*PauseQueueResponse)(nil),      // 119: millrace.v1.PauseQueueResponse
-	(*ResumeQueueRequest)(nil),      // 120: millrace.v1.ResumeQueueRequest
-	(*ResumeQueueResponse)(nil),     // 121: millrace.v1.ResumeQueueResponse
-	(*ListQueuesRequest)(nil),       // 122: millrace.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),      // 123: millrace.v1.ListQueuesResponse
-	(*GetQueueRequest)(nil),         // 124: millrace.v1.GetQueueRequest
-	(*GetQueueResponse)(nil),        // 125: millrace.v1.GetQueueResponse
-	(*SetQueueRequest)(nil),         // 126: millrace.v1.SetQueueRequest
-	(*SetQueueResponse)(nil),        // 127: millrace.v1.SetQueueResponse
-	(*DeleteQueueRequest)(nil),      // 128: millrace.v1.DeleteQueueRequest
-	(*DeleteQueueResponse)(nil),     // 129: millrace.v1.DeleteQueueResponse
-	(*QueueStatsRequest)(nil),       // 130: millrace.v1.QueueStatsRequest
-	(*QueueStats)(nil),              // 131: millrace.v1.QueueStats
-	(*QueueRates)(nil),              // 132: millrace.v1.QueueRates
-	(*QueueLimits)(nil),             // 133: millrace.v1.QueueLimits
-	(*QueueStatsResponse)(nil),      // 134: millrace.v1.QueueStatsResponse
-	(*NamespaceConfig)(nil),         // 135: millrace.v1.NamespaceConfig
-	(*CreateNamespaceRequest)(nil),  // 136: millrace.v1.CreateNamespaceRequest
-	(*CreateNamespaceResponse)(nil), // 137: millrace.v1.CreateNamespaceResponse
-	(*DeleteNamespaceRequest)(nil),  // 138: millrace.v1.DeleteNamespaceRequest
-	(*DeleteNamespaceResponse)(nil), // 139: millrace.v1.DeleteNamespaceResponse
-	(*PartitionInfo)(nil),           // 140: millrace.v1.PartitionInfo
-	(*GetNamespaceRequest)(nil),     // 141: millrace.v1.GetNamespaceRequest
-	(*GetNamespaceResponse)(nil),    // 142: millrace.v1.GetNamespaceResponse
-	(*SetNamespaceRequest)(nil),     // 143: millrace.v1.SetNamespaceRequest
-	(*SetNamespaceResponse)(nil),    // 144: millrace.v1.SetNamespaceResponse
-	nil,                             // 145: millrace.v1.TaskSpec.LabelsEntry
-	nil,                             // 146: millrace.v1.Task.LabelsEntry
-	nil,                             // 147: millrace.v1.Error.DetailsEntry
-	nil,                             // 148: millrace.v1.Failure.DetailsEntry
-	nil,                             // 149: millrace.v1.UpdateRequest.LabelsEntry
-	(*durationpb.Duration)(nil),     // 150: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 151: google.protobuf.Timestamp
-	(*RefTransaction)(nil),          // 152: millrace.v1.RefTransaction
-	(*VectorUpsert)(nil),            // 153: millrace.v1.VectorUpsert
-	(*VectorDelete)(nil),            // 154: millrace.v1.VectorDelete
-	(*RefsMoved)(nil),               // 155: millrace.v1.RefsMoved
+	(*QueueUse)(nil),                // 108: millrace.v1.QueueUse
+	(*ListKeysRequest)(nil),         // 109: millrace.v1.ListKeysRequest
+	(*ListKeysResponse)(nil),        // 110: millrace.v1.ListKeysResponse
+	(*SetKeyRequest)(nil),           // 111: millrace.v1.SetKeyRequest
+	(*SetKeyResponse)(nil),          // 112: millrace.v1.SetKeyResponse
+	(*PauseKeyRequest)(nil),         // 113: millrace.v1.PauseKeyRequest
+	(*PauseKeyResponse)(nil),        // 114: millrace.v1.PauseKeyResponse
+	(*ResumeKeyRequest)(nil),        // 115: millrace.v1.ResumeKeyRequest
+	(*ResumeKeyResponse)(nil),       // 116: millrace.v1.ResumeKeyResponse
+	(*QueueCeilings)(nil),           // 117: millrace.v1.QueueCeilings
+	(*QueuePaused)(nil),             // 118: millrace.v1.QueuePaused
+	(*PauseQueueRequest)(nil),       // 119: millrace.v1.PauseQueueRequest
+	(*PauseQueueResponse)(nil),      // 120: millrace.v1.PauseQueueResponse
+	(*ResumeQueueRequest)(nil),      // 121: millrace.v1.ResumeQueueRequest
+	(*ResumeQueueResponse)(nil),     // 122: millrace.v1.ResumeQueueResponse
+	(*ListQueuesRequest)(nil),       // 123: millrace.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),      // 124: millrace.v1.ListQueuesResponse
+	(*GetQueueRequest)(nil),         // 125: millrace.v1.GetQueueRequest
+	(*GetQueueResponse)(nil),        // 126: millrace.v1.GetQueueResponse
+	(*SetQueueRequest)(nil),         // 127: millrace.v1.SetQueueRequest
+	(*SetQueueResponse)(nil),        // 128: millrace.v1.SetQueueResponse
+	(*DeleteQueueRequest)(nil),      // 129: millrace.v1.DeleteQueueRequest
+	(*DeleteQueueResponse)(nil),     // 130: millrace.v1.DeleteQueueResponse
+	(*QueueStatsRequest)(nil),       // 131: millrace.v1.QueueStatsRequest
+	(*QueueStats)(nil),              // 132: millrace.v1.QueueStats
+	(*QueueRates)(nil),              // 133: millrace.v1.QueueRates
+	(*QueueLimits)(nil),             // 134: millrace.v1.QueueLimits
+	(*QueueStatsResponse)(nil),      // 135: millrace.v1.QueueStatsResponse
+	(*NamespaceConfig)(nil),         // 136: millrace.v1.NamespaceConfig
+	(*CreateNamespaceRequest)(nil),  // 137: millrace.v1.CreateNamespaceRequest
+	(*CreateNamespaceResponse)(nil), // 138: millrace.v1.CreateNamespaceResponse
+	(*DeleteNamespaceRequest)(nil),  // 139: millrace.v1.DeleteNamespaceRequest
+	(*DeleteNamespaceResponse)(nil), // 140: millrace.v1.DeleteNamespaceResponse
+	(*PartitionInfo)(nil),           // 141: millrace.v1.PartitionInfo
+	(*GetNamespaceRequest)(nil),     // 142: millrace.v1.GetNamespaceRequest
+	(*GetNamespaceResponse)(nil),    // 143: millrace.v1.GetNamespaceResponse
+	(*SetNamespaceRequest)(nil),     // 144: millrace.v1.SetNamespaceRequest
+	(*SetNamespaceResponse)(nil),    // 145: millrace.v1.SetNamespaceResponse
+	nil,                             // 146: millrace.v1.TaskSpec.LabelsEntry
+	nil,                             // 147: millrace.v1.Task.LabelsEntry
+	nil,                             // 148: millrace.v1.Error.DetailsEntry
+	nil,                             // 149: millrace.v1.Failure.DetailsEntry
+	nil,                             // 150: millrace.v1.UpdateRequest.LabelsEntry
+	(*durationpb.Duration)(nil),     // 151: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 152: google.protobuf.Timestamp
+	(*RefTransaction)(nil),          // 153: millrace.v1.RefTransaction
+	(*VectorUpsert)(nil),            // 154: millrace.v1.VectorUpsert
+	(*VectorDelete)(nil),            // 155: millrace.v1.VectorDelete
+	(*RefsMoved)(nil),               // 156: millrace.v1.RefsMoved
 }
 var file_millrace_v1_task_proto_depIdxs = []int32{
 	2,   // 0: millrace.v1.Retry.backoff:type_name -> millrace.v1.Backoff
-	150, // 1: millrace.v1.Retry.base:type_name -> google.protobuf.Duration
-	150, // 2: millrace.v1.Retry.max:type_name -> google.protobuf.Duration
+	151, // 1: millrace.v1.Retry.base:type_name -> google.protobuf.Duration
+	151, // 2: millrace.v1.Retry.max:type_name -> google.protobuf.Duration
 	4,   // 3: millrace.v1.Unique.until:type_name -> millrace.v1.Unique.Until
-	150, // 4: millrace.v1.Unique.ttl:type_name -> google.protobuf.Duration
+	151, // 4: millrace.v1.Unique.ttl:type_name -> google.protobuf.Duration
 	5,   // 5: millrace.v1.Unique.on_conflict:type_name -> millrace.v1.Unique.OnConflict
 	6,   // 6: millrace.v1.After.on:type_name -> millrace.v1.After.On
 	6,   // 7: millrace.v1.AfterState.on:type_name -> millrace.v1.After.On
 	0,   // 8: millrace.v1.AfterState.state:type_name -> millrace.v1.State
 	13,  // 9: millrace.v1.TaskSpec.headers:type_name -> millrace.v1.Header
-	151, // 10: millrace.v1.TaskSpec.run_at:type_name -> google.protobuf.Timestamp
-	150, // 11: millrace.v1.TaskSpec.delay:type_name -> google.protobuf.Duration
-	150, // 12: millrace.v1.TaskSpec.lease:type_name -> google.protobuf.Duration
-	150, // 13: millrace.v1.TaskSpec.max_run:type_name -> google.protobuf.Duration
+	152, // 10: millrace.v1.TaskSpec.run_at:type_name -> google.protobuf.Timestamp
+	151, // 11: millrace.v1.TaskSpec.delay:type_name -> google.protobuf.Duration
+	151, // 12: millrace.v1.TaskSpec.lease:type_name -> google.protobuf.Duration
+	151, // 13: millrace.v1.TaskSpec.max_run:type_name -> google.protobuf.Duration
 	12,  // 14: millrace.v1.TaskSpec.retry:type_name -> millrace.v1.Retry
 	14,  // 15: millrace.v1.TaskSpec.unique:type_name -> millrace.v1.Unique
-	145, // 16: millrace.v1.TaskSpec.labels:type_name -> millrace.v1.TaskSpec.LabelsEntry
-	151, // 17: millrace.v1.TaskSpec.expires_at:type_name -> google.protobuf.Timestamp
+	146, // 16: millrace.v1.TaskSpec.labels:type_name -> millrace.v1.TaskSpec.LabelsEntry
+	152, // 17: millrace.v1.TaskSpec.expires_at:type_name -> google.protobuf.Timestamp
 	15,  // 18: millrace.v1.TaskSpec.after:type_name -> millrace.v1.After
 	3,   // 19: millrace.v1.TaskSpec.on_dep_failure:type_name -> millrace.v1.OnDepFailure
 	0,   // 20: millrace.v1.Task.state:type_name -> millrace.v1.State
 	13,  // 21: millrace.v1.Task.headers:type_name -> millrace.v1.Header
-	151, // 22: millrace.v1.Task.run_at:type_name -> google.protobuf.Timestamp
-	150, // 23: millrace.v1.Task.lease:type_name -> google.protobuf.Duration
-	150, // 24: millrace.v1.Task.max_run:type_name -> google.protobuf.Duration
-	151, // 25: millrace.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	151, // 26: millrace.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
-	151, // 27: millrace.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	151, // 28: millrace.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
-	151, // 29: millrace.v1.Task.lease_until:type_name -> google.protobuf.Timestamp
+	152, // 22: millrace.v1.Task.run_at:type_name -> google.protobuf.Timestamp
+	151, // 23: millrace.v1.Task.lease:type_name -> google.protobuf.Duration
+	151, // 24: millrace.v1.Task.max_run:type_name -> google.protobuf.Duration
+	152, // 25: millrace.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	152, // 26: millrace.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
+	152, // 27: millrace.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	152, // 28: millrace.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
+	152, // 29: millrace.v1.Task.lease_until:type_name -> google.protobuf.Timestamp
 	18,  // 30: millrace.v1.Task.error:type_name -> millrace.v1.TaskError
-	146, // 31: millrace.v1.Task.labels:type_name -> millrace.v1.Task.LabelsEntry
-	151, // 32: millrace.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
+	147, // 31: millrace.v1.Task.labels:type_name -> millrace.v1.Task.LabelsEntry
+	152, // 32: millrace.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
 	26,  // 33: millrace.v1.Task.cancel:type_name -> millrace.v1.CancelAsked
 	20,  // 34: millrace.v1.Task.progress:type_name -> millrace.v1.Progress
 	16,  // 35: millrace.v1.Task.after:type_name -> millrace.v1.AfterState
 	3,   // 36: millrace.v1.Task.on_dep_failure:type_name -> millrace.v1.OnDepFailure
-	151, // 37: millrace.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	152, // 37: millrace.v1.Progress.at:type_name -> google.protobuf.Timestamp
 	20,  // 38: millrace.v1.ReportRequest.progress:type_name -> millrace.v1.Progress
-	151, // 39: millrace.v1.ReportResponse.lease_until:type_name -> google.protobuf.Timestamp
+	152, // 39: millrace.v1.ReportResponse.lease_until:type_name -> google.protobuf.Timestamp
 	29,  // 40: millrace.v1.ReportResponse.at:type_name -> millrace.v1.At
-	151, // 41: millrace.v1.LogLine.at:type_name -> google.protobuf.Timestamp
+	152, // 41: millrace.v1.LogLine.at:type_name -> google.protobuf.Timestamp
 	24,  // 42: millrace.v1.LogsResponse.lines:type_name -> millrace.v1.LogLine
 	29,  // 43: millrace.v1.LogsResponse.at:type_name -> millrace.v1.At
-	151, // 44: millrace.v1.CancelAsked.at:type_name -> google.protobuf.Timestamp
-	151, // 45: millrace.v1.CancelAsked.until:type_name -> google.protobuf.Timestamp
-	151, // 46: millrace.v1.Attempt.start:type_name -> google.protobuf.Timestamp
-	151, // 47: millrace.v1.Attempt.end:type_name -> google.protobuf.Timestamp
+	152, // 44: millrace.v1.CancelAsked.at:type_name -> google.protobuf.Timestamp
+	152, // 45: millrace.v1.CancelAsked.until:type_name -> google.protobuf.Timestamp
+	152, // 46: millrace.v1.Attempt.start:type_name -> google.protobuf.Timestamp
+	152, // 47: millrace.v1.Attempt.end:type_name -> google.protobuf.Timestamp
 	1,   // 48: millrace.v1.Attempt.outcome:type_name -> millrace.v1.Outcome
 	18,  // 49: millrace.v1.Attempt.error:type_name -> millrace.v1.TaskError
-	151, // 50: millrace.v1.Attempt.ready_at:type_name -> google.protobuf.Timestamp
-	151, // 51: millrace.v1.Attempt.lease_until:type_name -> google.protobuf.Timestamp
-	151, // 52: millrace.v1.Attempt.retry_at:type_name -> google.protobuf.Timestamp
+	152, // 50: millrace.v1.Attempt.ready_at:type_name -> google.protobuf.Timestamp
+	152, // 51: millrace.v1.Attempt.lease_until:type_name -> google.protobuf.Timestamp
+	152, // 52: millrace.v1.Attempt.retry_at:type_name -> google.protobuf.Timestamp
 	1,   // 53: millrace.v1.OutcomeCount.outcome:type_name -> millrace.v1.Outcome
-	151, // 54: millrace.v1.At.stamp:type_name -> google.protobuf.Timestamp
-	147, // 55: millrace.v1.Error.details:type_name -> millrace.v1.Error.DetailsEntry
-	150, // 56: millrace.v1.Error.retry_after:type_name -> google.protobuf.Duration
+	152, // 54: millrace.v1.At.stamp:type_name -> google.protobuf.Timestamp
+	148, // 55: millrace.v1.Error.details:type_name -> millrace.v1.Error.DetailsEntry
+	151, // 56: millrace.v1.Error.retry_after:type_name -> google.protobuf.Duration
 	7,   // 57: millrace.v1.Error.outcome:type_name -> millrace.v1.Error.Outcome
 	31,  // 58: millrace.v1.Error.failures:type_name -> millrace.v1.Failure
-	148, // 59: millrace.v1.Failure.details:type_name -> millrace.v1.Failure.DetailsEntry
+	149, // 59: millrace.v1.Failure.details:type_name -> millrace.v1.Failure.DetailsEntry
 	17,  // 60: millrace.v1.CreateRequest.task:type_name -> millrace.v1.TaskSpec
 	29,  // 61: millrace.v1.CreateResponse.at:type_name -> millrace.v1.At
 	17,  // 62: millrace.v1.BatchCreateRequest.tasks:type_name -> millrace.v1.TaskSpec
@@ -11784,32 +11953,32 @@ var file_millrace_v1_task_proto_depIdxs = []int32{
 	29,  // 69: millrace.v1.ListAttemptsResponse.at:type_name -> millrace.v1.At
 	28,  // 70: millrace.v1.ListAttemptsResponse.older:type_name -> millrace.v1.OutcomeCount
 	0,   // 71: millrace.v1.ListRequest.state:type_name -> millrace.v1.State
-	151, // 72: millrace.v1.ListRequest.from:type_name -> google.protobuf.Timestamp
-	151, // 73: millrace.v1.ListRequest.to:type_name -> google.protobuf.Timestamp
+	152, // 72: millrace.v1.ListRequest.from:type_name -> google.protobuf.Timestamp
+	152, // 73: millrace.v1.ListRequest.to:type_name -> google.protobuf.Timestamp
 	19,  // 74: millrace.v1.ListResponse.tasks:type_name -> millrace.v1.Task
 	29,  // 75: millrace.v1.ListResponse.at:type_name -> millrace.v1.At
-	151, // 76: millrace.v1.ListResponse.reached:type_name -> google.protobuf.Timestamp
+	152, // 76: millrace.v1.ListResponse.reached:type_name -> google.protobuf.Timestamp
 	19,  // 77: millrace.v1.BatchGetResponse.tasks:type_name -> millrace.v1.Task
 	29,  // 78: millrace.v1.BatchGetResponse.at:type_name -> millrace.v1.At
-	151, // 79: millrace.v1.EffectsResponse.completed_at:type_name -> google.protobuf.Timestamp
+	152, // 79: millrace.v1.EffectsResponse.completed_at:type_name -> google.protobuf.Timestamp
 	47,  // 80: millrace.v1.EffectsResponse.effects:type_name -> millrace.v1.Effect
 	47,  // 81: millrace.v1.EffectsResponse.conditions:type_name -> millrace.v1.Effect
 	29,  // 82: millrace.v1.EffectsResponse.at:type_name -> millrace.v1.At
 	8,   // 83: millrace.v1.Effect.now:type_name -> millrace.v1.Effect.Now
 	0,   // 84: millrace.v1.WhyResponse.state:type_name -> millrace.v1.State
-	151, // 85: millrace.v1.WhyResponse.since:type_name -> google.protobuf.Timestamp
+	152, // 85: millrace.v1.WhyResponse.since:type_name -> google.protobuf.Timestamp
 	50,  // 86: millrace.v1.WhyResponse.reasons:type_name -> millrace.v1.WhyReason
 	29,  // 87: millrace.v1.WhyResponse.at:type_name -> millrace.v1.At
-	151, // 88: millrace.v1.WhyReason.until:type_name -> google.protobuf.Timestamp
+	152, // 88: millrace.v1.WhyReason.until:type_name -> google.protobuf.Timestamp
 	51,  // 89: millrace.v1.ClaimRequest.queues:type_name -> millrace.v1.QueueWeight
-	150, // 90: millrace.v1.ClaimRequest.lease:type_name -> google.protobuf.Duration
-	150, // 91: millrace.v1.ClaimRequest.wait:type_name -> google.protobuf.Duration
+	151, // 90: millrace.v1.ClaimRequest.lease:type_name -> google.protobuf.Duration
+	151, // 91: millrace.v1.ClaimRequest.wait:type_name -> google.protobuf.Duration
 	56,  // 92: millrace.v1.ClaimResponse.tasks:type_name -> millrace.v1.Assignment
 	29,  // 93: millrace.v1.ClaimResponse.at:type_name -> millrace.v1.At
 	13,  // 94: millrace.v1.Assignment.headers:type_name -> millrace.v1.Header
 	57,  // 95: millrace.v1.HeartbeatRequest.items:type_name -> millrace.v1.Hold
-	150, // 96: millrace.v1.HeartbeatRequest.extend:type_name -> google.protobuf.Duration
-	151, // 97: millrace.v1.HeartbeatResult.lease_until:type_name -> google.protobuf.Timestamp
+	151, // 96: millrace.v1.HeartbeatRequest.extend:type_name -> google.protobuf.Duration
+	152, // 97: millrace.v1.HeartbeatResult.lease_until:type_name -> google.protobuf.Timestamp
 	59,  // 98: millrace.v1.HeartbeatResponse.results:type_name -> millrace.v1.HeartbeatResult
 	29,  // 99: millrace.v1.HeartbeatResponse.at:type_name -> millrace.v1.At
 	63,  // 100: millrace.v1.SettleRequest.items:type_name -> millrace.v1.SettleItem
@@ -11822,9 +11991,9 @@ var file_millrace_v1_task_proto_depIdxs = []int32{
 	68,  // 107: millrace.v1.SettleItem.stop:type_name -> millrace.v1.Stop
 	69,  // 108: millrace.v1.SettleItem.effects:type_name -> millrace.v1.Effects
 	18,  // 109: millrace.v1.Fail.error:type_name -> millrace.v1.TaskError
-	150, // 110: millrace.v1.Fail.retry_after:type_name -> google.protobuf.Duration
-	151, // 111: millrace.v1.Snooze.until:type_name -> google.protobuf.Timestamp
-	150, // 112: millrace.v1.Snooze.delay:type_name -> google.protobuf.Duration
+	151, // 110: millrace.v1.Fail.retry_after:type_name -> google.protobuf.Duration
+	152, // 111: millrace.v1.Snooze.until:type_name -> google.protobuf.Timestamp
+	151, // 112: millrace.v1.Snooze.delay:type_name -> google.protobuf.Duration
 	18,  // 113: millrace.v1.Stop.error:type_name -> millrace.v1.TaskError
 	102, // 114: millrace.v1.Effects.conditions:type_name -> millrace.v1.KVCheck
 	90,  // 115: millrace.v1.Effects.ops:type_name -> millrace.v1.Op
@@ -11837,10 +12006,10 @@ var file_millrace_v1_task_proto_depIdxs = []int32{
 	29,  // 122: millrace.v1.WatchResponse.at:type_name -> millrace.v1.At
 	29,  // 123: millrace.v1.RunNowResponse.at:type_name -> millrace.v1.At
 	29,  // 124: millrace.v1.DeleteResponse.at:type_name -> millrace.v1.At
-	151, // 125: millrace.v1.UpdateRequest.run_at:type_name -> google.protobuf.Timestamp
-	150, // 126: millrace.v1.UpdateRequest.delay:type_name -> google.protobuf.Duration
-	149, // 127: millrace.v1.UpdateRequest.labels:type_name -> millrace.v1.UpdateRequest.LabelsEntry
-	151, // 128: millrace.v1.UpdateRequest.expires_at:type_name -> google.protobuf.Timestamp
+	152, // 125: millrace.v1.UpdateRequest.run_at:type_name -> google.protobuf.Timestamp
+	151, // 126: millrace.v1.UpdateRequest.delay:type_name -> google.protobuf.Duration
+	150, // 127: millrace.v1.UpdateRequest.labels:type_name -> millrace.v1.UpdateRequest.LabelsEntry
+	152, // 128: millrace.v1.UpdateRequest.expires_at:type_name -> google.protobuf.Timestamp
 	0,   // 129: millrace.v1.UpdateResponse.state:type_name -> millrace.v1.State
 	29,  // 130: millrace.v1.UpdateResponse.at:type_name -> millrace.v1.At
 	0,   // 131: millrace.v1.CancelResponse.state:type_name -> millrace.v1.State
@@ -11865,159 +12034,161 @@ var file_millrace_v1_task_proto_depIdxs = []int32{
 	102, // 150: millrace.v1.Op.kv_check:type_name -> millrace.v1.KVCheck
 	100, // 151: millrace.v1.Op.kv_add:type_name -> millrace.v1.KVAdd
 	101, // 152: millrace.v1.Op.kv_delete_range:type_name -> millrace.v1.KVDeleteRange
-	152, // 153: millrace.v1.Op.ref_transaction:type_name -> millrace.v1.RefTransaction
-	153, // 154: millrace.v1.Op.vector_upsert:type_name -> millrace.v1.VectorUpsert
-	154, // 155: millrace.v1.Op.vector_delete:type_name -> millrace.v1.VectorDelete
+	153, // 153: millrace.v1.Op.ref_transaction:type_name -> millrace.v1.RefTransaction
+	154, // 154: millrace.v1.Op.vector_upsert:type_name -> millrace.v1.VectorUpsert
+	155, // 155: millrace.v1.Op.vector_delete:type_name -> millrace.v1.VectorDelete
 	91,  // 156: millrace.v1.Op.reserved:type_name -> millrace.v1.Reserved
 	57,  // 157: millrace.v1.TaskComplete.task:type_name -> millrace.v1.Hold
 	64,  // 158: millrace.v1.TaskComplete.complete:type_name -> millrace.v1.Complete
-	151, // 159: millrace.v1.QueuePause.until:type_name -> google.protobuf.Timestamp
+	152, // 159: millrace.v1.QueuePause.until:type_name -> google.protobuf.Timestamp
 	57,  // 160: millrace.v1.TaskFail.task:type_name -> millrace.v1.Hold
 	65,  // 161: millrace.v1.TaskFail.fail:type_name -> millrace.v1.Fail
 	57,  // 162: millrace.v1.TaskSnooze.task:type_name -> millrace.v1.Hold
 	66,  // 163: millrace.v1.TaskSnooze.snooze:type_name -> millrace.v1.Snooze
 	0,   // 164: millrace.v1.OpResult.state:type_name -> millrace.v1.State
-	155, // 165: millrace.v1.OpResult.refs:type_name -> millrace.v1.RefsMoved
+	156, // 165: millrace.v1.OpResult.refs:type_name -> millrace.v1.RefsMoved
 	9,   // 166: millrace.v1.KVCheck.compare:type_name -> millrace.v1.KVCheck.Compare
-	150, // 167: millrace.v1.QueueConfig.lease:type_name -> google.protobuf.Duration
-	150, // 168: millrace.v1.QueueConfig.max_run:type_name -> google.protobuf.Duration
+	151, // 167: millrace.v1.QueueConfig.lease:type_name -> google.protobuf.Duration
+	151, // 168: millrace.v1.QueueConfig.max_run:type_name -> google.protobuf.Duration
 	12,  // 169: millrace.v1.QueueConfig.retry:type_name -> millrace.v1.Retry
-	150, // 170: millrace.v1.QueueConfig.aging:type_name -> google.protobuf.Duration
-	150, // 171: millrace.v1.QueueConfig.retain_completed:type_name -> google.protobuf.Duration
-	150, // 172: millrace.v1.QueueConfig.retain_cancelled:type_name -> google.protobuf.Duration
-	150, // 173: millrace.v1.QueueConfig.retain_dead:type_name -> google.protobuf.Duration
-	150, // 174: millrace.v1.QueueConfig.cancel_grace:type_name -> google.protobuf.Duration
-	150, // 175: millrace.v1.QueueConfig.default_ttl:type_name -> google.protobuf.Duration
-	116, // 176: millrace.v1.QueueConfig.ceilings:type_name -> millrace.v1.QueueCeilings
+	151, // 170: millrace.v1.QueueConfig.aging:type_name -> google.protobuf.Duration
+	151, // 171: millrace.v1.QueueConfig.retain_completed:type_name -> google.protobuf.Duration
+	151, // 172: millrace.v1.QueueConfig.retain_cancelled:type_name -> google.protobuf.Duration
+	151, // 173: millrace.v1.QueueConfig.retain_dead:type_name -> google.protobuf.Duration
+	151, // 174: millrace.v1.QueueConfig.cancel_grace:type_name -> google.protobuf.Duration
+	151, // 175: millrace.v1.QueueConfig.default_ttl:type_name -> google.protobuf.Duration
+	117, // 176: millrace.v1.QueueConfig.ceilings:type_name -> millrace.v1.QueueCeilings
 	10,  // 177: millrace.v1.QueueConfig.fairness:type_name -> millrace.v1.QueueConfig.Fairness
 	11,  // 178: millrace.v1.QueueConfig.order:type_name -> millrace.v1.QueueConfig.Order
 	104, // 179: millrace.v1.QueueConfig.rate:type_name -> millrace.v1.Rate
 	105, // 180: millrace.v1.QueueConfig.per_key:type_name -> millrace.v1.KeyLimits
-	150, // 181: millrace.v1.Rate.per:type_name -> google.protobuf.Duration
+	151, // 181: millrace.v1.Rate.per:type_name -> google.protobuf.Duration
 	104, // 182: millrace.v1.KeyLimits.rate:type_name -> millrace.v1.Rate
 	104, // 183: millrace.v1.KeySettings.rate:type_name -> millrace.v1.Rate
 	106, // 184: millrace.v1.QueueKey.settings:type_name -> millrace.v1.KeySettings
-	117, // 185: millrace.v1.QueueKey.paused:type_name -> millrace.v1.QueuePaused
-	151, // 186: millrace.v1.QueueKey.oldest_ready:type_name -> google.protobuf.Timestamp
-	151, // 187: millrace.v1.QueueKey.until:type_name -> google.protobuf.Timestamp
+	118, // 185: millrace.v1.QueueKey.paused:type_name -> millrace.v1.QueuePaused
+	152, // 186: millrace.v1.QueueKey.oldest_ready:type_name -> google.protobuf.Timestamp
+	152, // 187: millrace.v1.QueueKey.until:type_name -> google.protobuf.Timestamp
 	107, // 188: millrace.v1.ListKeysResponse.keys:type_name -> millrace.v1.QueueKey
 	29,  // 189: millrace.v1.ListKeysResponse.at:type_name -> millrace.v1.At
-	106, // 190: millrace.v1.SetKeyRequest.settings:type_name -> millrace.v1.KeySettings
-	29,  // 191: millrace.v1.SetKeyResponse.at:type_name -> millrace.v1.At
-	151, // 192: millrace.v1.PauseKeyRequest.until:type_name -> google.protobuf.Timestamp
-	29,  // 193: millrace.v1.PauseKeyResponse.at:type_name -> millrace.v1.At
-	29,  // 194: millrace.v1.ResumeKeyResponse.at:type_name -> millrace.v1.At
-	150, // 195: millrace.v1.QueueCeilings.lease:type_name -> google.protobuf.Duration
-	150, // 196: millrace.v1.QueueCeilings.max_run:type_name -> google.protobuf.Duration
-	151, // 197: millrace.v1.QueuePaused.since:type_name -> google.protobuf.Timestamp
-	151, // 198: millrace.v1.QueuePaused.until:type_name -> google.protobuf.Timestamp
-	151, // 199: millrace.v1.PauseQueueRequest.until:type_name -> google.protobuf.Timestamp
-	29,  // 200: millrace.v1.PauseQueueResponse.at:type_name -> millrace.v1.At
-	29,  // 201: millrace.v1.ResumeQueueResponse.at:type_name -> millrace.v1.At
-	131, // 202: millrace.v1.ListQueuesResponse.queues:type_name -> millrace.v1.QueueStats
-	29,  // 203: millrace.v1.ListQueuesResponse.at:type_name -> millrace.v1.At
-	103, // 204: millrace.v1.GetQueueResponse.config:type_name -> millrace.v1.QueueConfig
-	29,  // 205: millrace.v1.GetQueueResponse.at:type_name -> millrace.v1.At
-	103, // 206: millrace.v1.SetQueueRequest.config:type_name -> millrace.v1.QueueConfig
-	29,  // 207: millrace.v1.SetQueueResponse.at:type_name -> millrace.v1.At
-	29,  // 208: millrace.v1.DeleteQueueResponse.at:type_name -> millrace.v1.At
-	151, // 209: millrace.v1.QueueStats.oldest_ready:type_name -> google.protobuf.Timestamp
-	117, // 210: millrace.v1.QueueStats.paused:type_name -> millrace.v1.QueuePaused
-	132, // 211: millrace.v1.QueueStats.rates:type_name -> millrace.v1.QueueRates
-	133, // 212: millrace.v1.QueueStats.limits:type_name -> millrace.v1.QueueLimits
-	150, // 213: millrace.v1.QueueLimits.default_ttl:type_name -> google.protobuf.Duration
-	116, // 214: millrace.v1.QueueLimits.ceilings:type_name -> millrace.v1.QueueCeilings
-	104, // 215: millrace.v1.QueueLimits.rate:type_name -> millrace.v1.Rate
-	105, // 216: millrace.v1.QueueLimits.per_key:type_name -> millrace.v1.KeyLimits
-	131, // 217: millrace.v1.QueueStatsResponse.stats:type_name -> millrace.v1.QueueStats
-	29,  // 218: millrace.v1.QueueStatsResponse.at:type_name -> millrace.v1.At
-	140, // 219: millrace.v1.CreateNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
-	135, // 220: millrace.v1.GetNamespaceResponse.config:type_name -> millrace.v1.NamespaceConfig
-	29,  // 221: millrace.v1.GetNamespaceResponse.at:type_name -> millrace.v1.At
-	140, // 222: millrace.v1.GetNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
-	135, // 223: millrace.v1.SetNamespaceRequest.config:type_name -> millrace.v1.NamespaceConfig
-	29,  // 224: millrace.v1.SetNamespaceResponse.at:type_name -> millrace.v1.At
-	32,  // 225: millrace.v1.TaskService.Create:input_type -> millrace.v1.CreateRequest
-	34,  // 226: millrace.v1.TaskService.BatchCreate:input_type -> millrace.v1.BatchCreateRequest
-	37,  // 227: millrace.v1.TaskService.Get:input_type -> millrace.v1.GetRequest
-	43,  // 228: millrace.v1.TaskService.BatchGet:input_type -> millrace.v1.BatchGetRequest
-	39,  // 229: millrace.v1.TaskService.ListAttempts:input_type -> millrace.v1.ListAttemptsRequest
-	21,  // 230: millrace.v1.TaskService.Report:input_type -> millrace.v1.ReportRequest
-	23,  // 231: millrace.v1.TaskService.Logs:input_type -> millrace.v1.LogsRequest
-	45,  // 232: millrace.v1.TaskService.Effects:input_type -> millrace.v1.EffectsRequest
-	48,  // 233: millrace.v1.TaskService.Why:input_type -> millrace.v1.WhyRequest
-	41,  // 234: millrace.v1.TaskService.List:input_type -> millrace.v1.ListRequest
-	52,  // 235: millrace.v1.TaskService.Claim:input_type -> millrace.v1.ClaimRequest
-	54,  // 236: millrace.v1.TaskService.EndClaim:input_type -> millrace.v1.EndClaimRequest
-	58,  // 237: millrace.v1.TaskService.Heartbeat:input_type -> millrace.v1.HeartbeatRequest
-	61,  // 238: millrace.v1.TaskService.Settle:input_type -> millrace.v1.SettleRequest
-	71,  // 239: millrace.v1.TaskService.Wait:input_type -> millrace.v1.WaitRequest
-	73,  // 240: millrace.v1.TaskService.Watch:input_type -> millrace.v1.WatchRequest
-	75,  // 241: millrace.v1.TaskService.RunNow:input_type -> millrace.v1.RunNowRequest
-	77,  // 242: millrace.v1.TaskService.Delete:input_type -> millrace.v1.DeleteRequest
-	79,  // 243: millrace.v1.TaskService.Update:input_type -> millrace.v1.UpdateRequest
-	81,  // 244: millrace.v1.TaskService.Cancel:input_type -> millrace.v1.CancelRequest
-	83,  // 245: millrace.v1.TaskService.Retry:input_type -> millrace.v1.RetryRequest
-	85,  // 246: millrace.v1.TaskService.ForceRelease:input_type -> millrace.v1.ForceReleaseRequest
-	88,  // 247: millrace.v1.CommitService.Commit:input_type -> millrace.v1.CommitRequest
-	122, // 248: millrace.v1.QueueService.List:input_type -> millrace.v1.ListQueuesRequest
-	124, // 249: millrace.v1.QueueService.Get:input_type -> millrace.v1.GetQueueRequest
-	126, // 250: millrace.v1.QueueService.Set:input_type -> millrace.v1.SetQueueRequest
-	128, // 251: millrace.v1.QueueService.Delete:input_type -> millrace.v1.DeleteQueueRequest
-	118, // 252: millrace.v1.QueueService.Pause:input_type -> millrace.v1.PauseQueueRequest
-	120, // 253: millrace.v1.QueueService.Resume:input_type -> millrace.v1.ResumeQueueRequest
-	108, // 254: millrace.v1.QueueService.Keys:input_type -> millrace.v1.ListKeysRequest
-	110, // 255: millrace.v1.QueueService.SetKey:input_type -> millrace.v1.SetKeyRequest
-	112, // 256: millrace.v1.QueueService.PauseKey:input_type -> millrace.v1.PauseKeyRequest
-	114, // 257: millrace.v1.QueueService.ResumeKey:input_type -> millrace.v1.ResumeKeyRequest
-	130, // 258: millrace.v1.QueueService.Stats:input_type -> millrace.v1.QueueStatsRequest
-	136, // 259: millrace.v1.QueueService.CreateNamespace:input_type -> millrace.v1.CreateNamespaceRequest
-	138, // 260: millrace.v1.QueueService.DeleteNamespace:input_type -> millrace.v1.DeleteNamespaceRequest
-	141, // 261: millrace.v1.QueueService.GetNamespace:input_type -> millrace.v1.GetNamespaceRequest
-	143, // 262: millrace.v1.QueueService.SetNamespace:input_type -> millrace.v1.SetNamespaceRequest
-	33,  // 263: millrace.v1.TaskService.Create:output_type -> millrace.v1.CreateResponse
-	36,  // 264: millrace.v1.TaskService.BatchCreate:output_type -> millrace.v1.BatchCreateResponse
-	38,  // 265: millrace.v1.TaskService.Get:output_type -> millrace.v1.GetResponse
-	44,  // 266: millrace.v1.TaskService.BatchGet:output_type -> millrace.v1.BatchGetResponse
-	40,  // 267: millrace.v1.TaskService.ListAttempts:output_type -> millrace.v1.ListAttemptsResponse
-	22,  // 268: millrace.v1.TaskService.Report:output_type -> millrace.v1.ReportResponse
-	25,  // 269: millrace.v1.TaskService.Logs:output_type -> millrace.v1.LogsResponse
-	46,  // 270: millrace.v1.TaskService.Effects:output_type -> millrace.v1.EffectsResponse
-	49,  // 271: millrace.v1.TaskService.Why:output_type -> millrace.v1.WhyResponse
-	42,  // 272: millrace.v1.TaskService.List:output_type -> millrace.v1.ListResponse
-	53,  // 273: millrace.v1.TaskService.Claim:output_type -> millrace.v1.ClaimResponse
-	55,  // 274: millrace.v1.TaskService.EndClaim:output_type -> millrace.v1.EndClaimResponse
-	60,  // 275: millrace.v1.TaskService.Heartbeat:output_type -> millrace.v1.HeartbeatResponse
-	62,  // 276: millrace.v1.TaskService.Settle:output_type -> millrace.v1.SettleResponse
-	72,  // 277: millrace.v1.TaskService.Wait:output_type -> millrace.v1.WaitResponse
-	74,  // 278: millrace.v1.TaskService.Watch:output_type -> millrace.v1.WatchResponse
-	76,  // 279: millrace.v1.TaskService.RunNow:output_type -> millrace.v1.RunNowResponse
-	78,  // 280: millrace.v1.TaskService.Delete:output_type -> millrace.v1.DeleteResponse
-	80,  // 281: millrace.v1.TaskService.Update:output_type -> millrace.v1.UpdateResponse
-	82,  // 282: millrace.v1.TaskService.Cancel:output_type -> millrace.v1.CancelResponse
-	84,  // 283: millrace.v1.TaskService.Retry:output_type -> millrace.v1.RetryResponse
-	86,  // 284: millrace.v1.TaskService.ForceRelease:output_type -> millrace.v1.ForceReleaseResponse
-	89,  // 285: millrace.v1.CommitService.Commit:output_type -> millrace.v1.CommitResponse
-	123, // 286: millrace.v1.QueueService.List:output_type -> millrace.v1.ListQueuesResponse
-	125, // 287: millrace.v1.QueueService.Get:output_type -> millrace.v1.GetQueueResponse
-	127, // 288: millrace.v1.QueueService.Set:output_type -> millrace.v1.SetQueueResponse
-	129, // 289: millrace.v1.QueueService.Delete:output_type -> millrace.v1.DeleteQueueResponse
-	119, // 290: millrace.v1.QueueService.Pause:output_type -> millrace.v1.PauseQueueResponse
-	121, // 291: millrace.v1.QueueService.Resume:output_type -> millrace.v1.ResumeQueueResponse
-	109, // 292: millrace.v1.QueueService.Keys:output_type -> millrace.v1.ListKeysResponse
-	111, // 293: millrace.v1.QueueService.SetKey:output_type -> millrace.v1.SetKeyResponse
-	113, // 294: millrace.v1.QueueService.PauseKey:output_type -> millrace.v1.PauseKeyResponse
-	115, // 295: millrace.v1.QueueService.ResumeKey:output_type -> millrace.v1.ResumeKeyResponse
-	134, // 296: millrace.v1.QueueService.Stats:output_type -> millrace.v1.QueueStatsResponse
-	137, // 297: millrace.v1.QueueService.CreateNamespace:output_type -> millrace.v1.CreateNamespaceResponse
-	139, // 298: millrace.v1.QueueService.DeleteNamespace:output_type -> millrace.v1.DeleteNamespaceResponse
-	142, // 299: millrace.v1.QueueService.GetNamespace:output_type -> millrace.v1.GetNamespaceResponse
-	144, // 300: millrace.v1.QueueService.SetNamespace:output_type -> millrace.v1.SetNamespaceResponse
-	263, // [263:301] is the sub-list for method output_type
-	225, // [225:263] is the sub-list for method input_type
-	225, // [225:225] is the sub-list for extension type_name
-	225, // [225:225] is the sub-list for extension extendee
-	0,   // [0:225] is the sub-list for field type_name
+	107, // 190: millrace.v1.ListKeysResponse.unkeyed:type_name -> millrace.v1.QueueKey
+	108, // 191: millrace.v1.ListKeysResponse.use:type_name -> millrace.v1.QueueUse
+	106, // 192: millrace.v1.SetKeyRequest.settings:type_name -> millrace.v1.KeySettings
+	29,  // 193: millrace.v1.SetKeyResponse.at:type_name -> millrace.v1.At
+	152, // 194: millrace.v1.PauseKeyRequest.until:type_name -> google.protobuf.Timestamp
+	29,  // 195: millrace.v1.PauseKeyResponse.at:type_name -> millrace.v1.At
+	29,  // 196: millrace.v1.ResumeKeyResponse.at:type_name -> millrace.v1.At
+	151, // 197: millrace.v1.QueueCeilings.lease:type_name -> google.protobuf.Duration
+	151, // 198: millrace.v1.QueueCeilings.max_run:type_name -> google.protobuf.Duration
+	152, // 199: millrace.v1.QueuePaused.since:type_name -> google.protobuf.Timestamp
+	152, // 200: millrace.v1.QueuePaused.until:type_name -> google.protobuf.Timestamp
+	152, // 201: millrace.v1.PauseQueueRequest.until:type_name -> google.protobuf.Timestamp
+	29,  // 202: millrace.v1.PauseQueueResponse.at:type_name -> millrace.v1.At
+	29,  // 203: millrace.v1.ResumeQueueResponse.at:type_name -> millrace.v1.At
+	132, // 204: millrace.v1.ListQueuesResponse.queues:type_name -> millrace.v1.QueueStats
+	29,  // 205: millrace.v1.ListQueuesResponse.at:type_name -> millrace.v1.At
+	103, // 206: millrace.v1.GetQueueResponse.config:type_name -> millrace.v1.QueueConfig
+	29,  // 207: millrace.v1.GetQueueResponse.at:type_name -> millrace.v1.At
+	103, // 208: millrace.v1.SetQueueRequest.config:type_name -> millrace.v1.QueueConfig
+	29,  // 209: millrace.v1.SetQueueResponse.at:type_name -> millrace.v1.At
+	29,  // 210: millrace.v1.DeleteQueueResponse.at:type_name -> millrace.v1.At
+	152, // 211: millrace.v1.QueueStats.oldest_ready:type_name -> google.protobuf.Timestamp
+	118, // 212: millrace.v1.QueueStats.paused:type_name -> millrace.v1.QueuePaused
+	133, // 213: millrace.v1.QueueStats.rates:type_name -> millrace.v1.QueueRates
+	134, // 214: millrace.v1.QueueStats.limits:type_name -> millrace.v1.QueueLimits
+	151, // 215: millrace.v1.QueueLimits.default_ttl:type_name -> google.protobuf.Duration
+	117, // 216: millrace.v1.QueueLimits.ceilings:type_name -> millrace.v1.QueueCeilings
+	104, // 217: millrace.v1.QueueLimits.rate:type_name -> millrace.v1.Rate
+	105, // 218: millrace.v1.QueueLimits.per_key:type_name -> millrace.v1.KeyLimits
+	132, // 219: millrace.v1.QueueStatsResponse.stats:type_name -> millrace.v1.QueueStats
+	29,  // 220: millrace.v1.QueueStatsResponse.at:type_name -> millrace.v1.At
+	141, // 221: millrace.v1.CreateNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
+	136, // 222: millrace.v1.GetNamespaceResponse.config:type_name -> millrace.v1.NamespaceConfig
+	29,  // 223: millrace.v1.GetNamespaceResponse.at:type_name -> millrace.v1.At
+	141, // 224: millrace.v1.GetNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
+	136, // 225: millrace.v1.SetNamespaceRequest.config:type_name -> millrace.v1.NamespaceConfig
+	29,  // 226: millrace.v1.SetNamespaceResponse.at:type_name -> millrace.v1.At
+	32,  // 227: millrace.v1.TaskService.Create:input_type -> millrace.v1.CreateRequest
+	34,  // 228: millrace.v1.TaskService.BatchCreate:input_type -> millrace.v1.BatchCreateRequest
+	37,  // 229: millrace.v1.TaskService.Get:input_type -> millrace.v1.GetRequest
+	43,  // 230: millrace.v1.TaskService.BatchGet:input_type -> millrace.v1.BatchGetRequest
+	39,  // 231: millrace.v1.TaskService.ListAttempts:input_type -> millrace.v1.ListAttemptsRequest
+	21,  // 232: millrace.v1.TaskService.Report:input_type -> millrace.v1.ReportRequest
+	23,  // 233: millrace.v1.TaskService.Logs:input_type -> millrace.v1.LogsRequest
+	45,  // 234: millrace.v1.TaskService.Effects:input_type -> millrace.v1.EffectsRequest
+	48,  // 235: millrace.v1.TaskService.Why:input_type -> millrace.v1.WhyRequest
+	41,  // 236: millrace.v1.TaskService.List:input_type -> millrace.v1.ListRequest
+	52,  // 237: millrace.v1.TaskService.Claim:input_type -> millrace.v1.ClaimRequest
+	54,  // 238: millrace.v1.TaskService.EndClaim:input_type -> millrace.v1.EndClaimRequest
+	58,  // 239: millrace.v1.TaskService.Heartbeat:input_type -> millrace.v1.HeartbeatRequest
+	61,  // 240: millrace.v1.TaskService.Settle:input_type -> millrace.v1.SettleRequest
+	71,  // 241: millrace.v1.TaskService.Wait:input_type -> millrace.v1.WaitRequest
+	73,  // 242: millrace.v1.TaskService.Watch:input_type -> millrace.v1.WatchRequest
+	75,  // 243: millrace.v1.TaskService.RunNow:input_type -> millrace.v1.RunNowRequest
+	77,  // 244: millrace.v1.TaskService.Delete:input_type -> millrace.v1.DeleteRequest
+	79,  // 245: millrace.v1.TaskService.Update:input_type -> millrace.v1.UpdateRequest
+	81,  // 246: millrace.v1.TaskService.Cancel:input_type -> millrace.v1.CancelRequest
+	83,  // 247: millrace.v1.TaskService.Retry:input_type -> millrace.v1.RetryRequest
+	85,  // 248: millrace.v1.TaskService.ForceRelease:input_type -> millrace.v1.ForceReleaseRequest
+	88,  // 249: millrace.v1.CommitService.Commit:input_type -> millrace.v1.CommitRequest
+	123, // 250: millrace.v1.QueueService.List:input_type -> millrace.v1.ListQueuesRequest
+	125, // 251: millrace.v1.QueueService.Get:input_type -> millrace.v1.GetQueueRequest
+	127, // 252: millrace.v1.QueueService.Set:input_type -> millrace.v1.SetQueueRequest
+	129, // 253: millrace.v1.QueueService.Delete:input_type -> millrace.v1.DeleteQueueRequest
+	119, // 254: millrace.v1.QueueService.Pause:input_type -> millrace.v1.PauseQueueRequest
+	121, // 255: millrace.v1.QueueService.Resume:input_type -> millrace.v1.ResumeQueueRequest
+	109, // 256: millrace.v1.QueueService.Keys:input_type -> millrace.v1.ListKeysRequest
+	111, // 257: millrace.v1.QueueService.SetKey:input_type -> millrace.v1.SetKeyRequest
+	113, // 258: millrace.v1.QueueService.PauseKey:input_type -> millrace.v1.PauseKeyRequest
+	115, // 259: millrace.v1.QueueService.ResumeKey:input_type -> millrace.v1.ResumeKeyRequest
+	131, // 260: millrace.v1.QueueService.Stats:input_type -> millrace.v1.QueueStatsRequest
+	137, // 261: millrace.v1.QueueService.CreateNamespace:input_type -> millrace.v1.CreateNamespaceRequest
+	139, // 262: millrace.v1.QueueService.DeleteNamespace:input_type -> millrace.v1.DeleteNamespaceRequest
+	142, // 263: millrace.v1.QueueService.GetNamespace:input_type -> millrace.v1.GetNamespaceRequest
+	144, // 264: millrace.v1.QueueService.SetNamespace:input_type -> millrace.v1.SetNamespaceRequest
+	33,  // 265: millrace.v1.TaskService.Create:output_type -> millrace.v1.CreateResponse
+	36,  // 266: millrace.v1.TaskService.BatchCreate:output_type -> millrace.v1.BatchCreateResponse
+	38,  // 267: millrace.v1.TaskService.Get:output_type -> millrace.v1.GetResponse
+	44,  // 268: millrace.v1.TaskService.BatchGet:output_type -> millrace.v1.BatchGetResponse
+	40,  // 269: millrace.v1.TaskService.ListAttempts:output_type -> millrace.v1.ListAttemptsResponse
+	22,  // 270: millrace.v1.TaskService.Report:output_type -> millrace.v1.ReportResponse
+	25,  // 271: millrace.v1.TaskService.Logs:output_type -> millrace.v1.LogsResponse
+	46,  // 272: millrace.v1.TaskService.Effects:output_type -> millrace.v1.EffectsResponse
+	49,  // 273: millrace.v1.TaskService.Why:output_type -> millrace.v1.WhyResponse
+	42,  // 274: millrace.v1.TaskService.List:output_type -> millrace.v1.ListResponse
+	53,  // 275: millrace.v1.TaskService.Claim:output_type -> millrace.v1.ClaimResponse
+	55,  // 276: millrace.v1.TaskService.EndClaim:output_type -> millrace.v1.EndClaimResponse
+	60,  // 277: millrace.v1.TaskService.Heartbeat:output_type -> millrace.v1.HeartbeatResponse
+	62,  // 278: millrace.v1.TaskService.Settle:output_type -> millrace.v1.SettleResponse
+	72,  // 279: millrace.v1.TaskService.Wait:output_type -> millrace.v1.WaitResponse
+	74,  // 280: millrace.v1.TaskService.Watch:output_type -> millrace.v1.WatchResponse
+	76,  // 281: millrace.v1.TaskService.RunNow:output_type -> millrace.v1.RunNowResponse
+	78,  // 282: millrace.v1.TaskService.Delete:output_type -> millrace.v1.DeleteResponse
+	80,  // 283: millrace.v1.TaskService.Update:output_type -> millrace.v1.UpdateResponse
+	82,  // 284: millrace.v1.TaskService.Cancel:output_type -> millrace.v1.CancelResponse
+	84,  // 285: millrace.v1.TaskService.Retry:output_type -> millrace.v1.RetryResponse
+	86,  // 286: millrace.v1.TaskService.ForceRelease:output_type -> millrace.v1.ForceReleaseResponse
+	89,  // 287: millrace.v1.CommitService.Commit:output_type -> millrace.v1.CommitResponse
+	124, // 288: millrace.v1.QueueService.List:output_type -> millrace.v1.ListQueuesResponse
+	126, // 289: millrace.v1.QueueService.Get:output_type -> millrace.v1.GetQueueResponse
+	128, // 290: millrace.v1.QueueService.Set:output_type -> millrace.v1.SetQueueResponse
+	130, // 291: millrace.v1.QueueService.Delete:output_type -> millrace.v1.DeleteQueueResponse
+	120, // 292: millrace.v1.QueueService.Pause:output_type -> millrace.v1.PauseQueueResponse
+	122, // 293: millrace.v1.QueueService.Resume:output_type -> millrace.v1.ResumeQueueResponse
+	110, // 294: millrace.v1.QueueService.Keys:output_type -> millrace.v1.ListKeysResponse
+	112, // 295: millrace.v1.QueueService.SetKey:output_type -> millrace.v1.SetKeyResponse
+	114, // 296: millrace.v1.QueueService.PauseKey:output_type -> millrace.v1.PauseKeyResponse
+	116, // 297: millrace.v1.QueueService.ResumeKey:output_type -> millrace.v1.ResumeKeyResponse
+	135, // 298: millrace.v1.QueueService.Stats:output_type -> millrace.v1.QueueStatsResponse
+	138, // 299: millrace.v1.QueueService.CreateNamespace:output_type -> millrace.v1.CreateNamespaceResponse
+	140, // 300: millrace.v1.QueueService.DeleteNamespace:output_type -> millrace.v1.DeleteNamespaceResponse
+	143, // 301: millrace.v1.QueueService.GetNamespace:output_type -> millrace.v1.GetNamespaceResponse
+	145, // 302: millrace.v1.QueueService.SetNamespace:output_type -> millrace.v1.SetNamespaceResponse
+	265, // [265:303] is the sub-list for method output_type
+	227, // [227:265] is the sub-list for method input_type
+	227, // [227:227] is the sub-list for extension type_name
+	227, // [227:227] is the sub-list for extension extendee
+	0,   // [0:227] is the sub-list for field type_name
 }
 
 func init() { file_millrace_v1_task_proto_init() }
@@ -12066,18 +12237,20 @@ func file_millrace_v1_task_proto_init() {
 		(*KVCheck_Value)(nil),
 	}
 	file_millrace_v1_task_proto_msgTypes[91].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[114].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[116].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[119].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[123].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[131].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[95].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[96].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[115].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[117].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[120].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[124].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[132].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_millrace_v1_task_proto_rawDesc), len(file_millrace_v1_task_proto_rawDesc)),
 			NumEnums:      12,
-			NumMessages:   138,
+			NumMessages:   139,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -18,6 +18,19 @@ const (
 	slotHeader = "millrace-slot"
 )
 
+// applyCron does an op about a cron.
+func (m *Machine) applyCron(tx core.Txn, c *core.ApplyContext, op core.Op) (res core.OpResult, fact core.Fact, err error) {
+	switch op := op.(type) {
+	case *core.CronSet:
+		return m.applyCronSet(tx, c, op)
+	case *core.CronDelete:
+		res, fact = m.applyCronDelete(tx, c, op)
+	case *core.CronFire:
+		return m.applyCronFire(tx, c, op)
+	}
+	return res, fact, nil
+}
+
 // applyCronFire does what a leader proposes for a cron, or a run by hand. What a leader proposes is refused unless the cron is as the
 // leader saw it.
 func (m *Machine) applyCronFire(tx core.Txn, c *core.ApplyContext, op *core.CronFire) (core.OpResult, core.Fact, error) {

@@ -499,12 +499,8 @@ func (m *Machine) Apply(tx core.Txn, c *core.ApplyContext, op core.Op) (core.OpR
 		res, fact = m.applyBulkStop(tx, c, op)
 	case *core.BatchOpen, *core.BatchSeal, *core.BatchCancel:
 		res, fact, err = m.applyBatch(tx, c, op)
-	case *core.CronSet:
-		res, fact, err = m.applyCronSet(tx, c, op)
-	case *core.CronDelete:
-		res, fact = m.applyCronDelete(tx, c, op)
-	case *core.CronFire:
-		res, fact, err = m.applyCronFire(tx, c, op)
+	case *core.CronSet, *core.CronDelete, *core.CronFire:
+		res, fact, err = m.applyCron(tx, c, op)
 	case *core.LimiterSet:
 		res, fact = m.applyLimiterSet(c, op)
 	case *core.LimiterDelete:

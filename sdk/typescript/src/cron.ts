@@ -200,10 +200,10 @@ function infoOf(c: WireCron): CronInfo {
 
 function templateOf(s: TaskSpec): TaskTemplate {
 	const { queue, kind, payload, contentType, headers, priority, maxAttempts, maxCrashes, maxDeliveries } = s;
-	const { lease, maxRun, retry, labels, tag, key, cost } = s;
+	const { lease, maxRun, retry, labels, tag, key, cost, limiters } = s;
 	return {
 		...{ queue, kind, payload, contentType, headers, priority, maxAttempts, maxCrashes, maxDeliveries },
-		...{ lease, maxRun, retry, labels, tag, key, cost },
+		...{ lease, maxRun, retry, labels, tag, key, cost, limiters },
 	};
 }
 

@@ -49,7 +49,7 @@ func wireSpec(r *rand.Rand) *millracev1.TaskSpec {
 	for range r.IntN(3) {
 		s.After = append(s.After, &millracev1.After{Id: wireID(r), On: millracev1.After_On(r.Int32N(2))})
 	}
-	switch r.IntN(14) {
+	switch r.IntN(15) {
 	case 11:
 		s.Unique, s.After = &millracev1.Unique{}, []*millracev1.After{{}}
 	case 0:
@@ -72,7 +72,7 @@ func wireSpec(r *rand.Rand) *millracev1.TaskSpec {
 		s.ContentType = "ä"
 	case 10:
 		s.OnDepFailure = millracev1.OnDepFailure_RUN
-	case 11:
+	case 12:
 		s.Batch = "b"
 	case 9:
 		s.Lease = &durationpb.Duration{Seconds: -1, Nanos: -5}

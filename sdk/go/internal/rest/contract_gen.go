@@ -82,6 +82,7 @@ func writeTaskSpec(w *restBody, m *pb.TaskSpec) {
 	w.texts("limiters", m.GetLimiters())
 	restList(w, "after", m.GetAfter(), writeAfter)
 	w.word("on_dep_failure", onDepFailureWords, int32(m.GetOnDepFailure()))
+	w.text("batch", m.GetBatch())
 	w.flag("webhook", m.GetWebhook() != "")
 }
 
@@ -838,6 +839,51 @@ func writeTransferShardRequest(w *restBody, m *pb.TransferShardRequest) {
 	w.number("to", m.GetTo())
 }
 
+func writeOpenBatchRequest(w *restBody, m *pb.OpenBatchRequest) {
+	w.text("id", m.GetId())
+	w.textMap("labels", m.GetLabels())
+	if x := m.GetOnDone(); x != nil {
+		w.object("on_done", func() { writeTaskTemplate(w, x) })
+	}
+	if x := m.GetOnSuccess(); x != nil {
+		w.object("on_success", func() { writeTaskTemplate(w, x) })
+	}
+	w.text("tag", m.GetTag())
+}
+
+func writeTaskTemplate(w *restBody, m *pb.TaskTemplate) {
+	if m == nil {
+		return
+	}
+	w.text("queue", m.GetQueue())
+	w.text("kind", m.GetKind())
+	w.bytes("payload", m.GetPayload())
+	w.text("content_type", m.GetContentType())
+	restList(w, "headers", m.GetHeaders(), writeHeader)
+	w.int("priority", int64(m.GetPriority()))
+	w.int("max_attempts", int64(m.GetMaxAttempts()))
+	w.int("max_crashes", int64(m.GetMaxCrashes()))
+	if m.MaxDeliveries != nil {
+		w.anyInt("max_deliveries", int64(m.GetMaxDeliveries()))
+	}
+	w.duration("lease", m.GetLease())
+	w.duration("max_run", m.GetMaxRun())
+	if x := m.GetRetry(); x != nil {
+		w.object("retry", func() { writeRetry(w, x) })
+	}
+	w.textMap("labels", m.GetLabels())
+	w.text("key", m.GetKey())
+	w.text("tag", m.GetTag())
+	w.int("cost", int64(m.GetCost()))
+	w.texts("limiters", m.GetLimiters())
+}
+
+func writeCancelBatchRequest(w *restBody, m *pb.CancelBatchRequest) {
+	w.text("reason", m.GetReason())
+	w.int("rate", int64(m.GetRate()))
+	w.flag("force", m.GetForce())
+}
+
 func writeStartBulkRequest(w *restBody, m *pb.StartBulkRequest) {
 	w.text("id", m.GetId())
 	w.word("action", bulkJobActionWords, int32(m.GetAction()))
@@ -863,6 +909,7 @@ func writeTaskFilter(w *restBody, m *pb.TaskFilter) {
 	w.time("from", m.GetFrom())
 	w.time("to", m.GetTo())
 	w.text("fingerprint", m.GetFingerprint())
+	w.text("batch", m.GetBatch())
 }
 
 func writeRedriveRequest(w *restBody, m *pb.RedriveRequest) {
@@ -890,31 +937,6 @@ func writeCronConfig(w *restBody, m *pb.CronConfig) {
 	w.flag("paused", m.GetPaused())
 	w.word("overlap", cronConfigOverlapWords, int32(m.GetOverlap()))
 	w.word("catch_up", cronConfigCatchUpWords, int32(m.GetCatchUp()))
-}
-
-func writeTaskTemplate(w *restBody, m *pb.TaskTemplate) {
-	if m == nil {
-		return
-	}
-	w.text("queue", m.GetQueue())
-	w.text("kind", m.GetKind())
-	w.bytes("payload", m.GetPayload())
-	w.text("content_type", m.GetContentType())
-	restList(w, "headers", m.GetHeaders(), writeHeader)
-	w.int("priority", int64(m.GetPriority()))
-	w.int("max_attempts", int64(m.GetMaxAttempts()))
-	w.int("max_crashes", int64(m.GetMaxCrashes()))
-	if m.MaxDeliveries != nil {
-		w.anyInt("max_deliveries", int64(m.GetMaxDeliveries()))
-	}
-	w.duration("lease", m.GetLease())
-	w.duration("max_run", m.GetMaxRun())
-	if x := m.GetRetry(); x != nil {
-		w.object("retry", func() { writeRetry(w, x) })
-	}
-	w.textMap("labels", m.GetLabels())
-	w.texts("limiters", m.GetLimiters())
-	w.text("tag", m.GetTag())
 }
 
 func writeTriggerCronRequest(w *restBody, m *pb.TriggerCronRequest) {
@@ -996,7 +1018,7 @@ var routes = map[string][]route{
 	"/millrace.v1.TaskService/List": {
 		{
 			verb: "GET", path: []string{"/v1/tasks"},
-			query: []parameter{{"queue", "queue", nil}, {"state", "state", []string{"", "blocked", "scheduled", "ready", "running", "completed", "dead", "cancelled"}}, {"order", "desc", []string{"desc"}}, {"kind", "kind", nil}, {"label", "label", nil}, {"worker", "worker", nil}, {"unique", "unique", nil}, {"from", "from", nil}, {"to", "to", nil}, {"fingerprint", "fingerprint", nil}, {"head", "head", nil}, {"limit", "limit", nil}, {"cursor", "cursor", nil}},
+			query: []parameter{{"queue", "queue", nil}, {"state", "state", []string{"", "blocked", "scheduled", "ready", "running", "completed", "dead", "cancelled"}}, {"order", "desc", []string{"desc"}}, {"kind", "kind", nil}, {"label", "label", nil}, {"worker", "worker", nil}, {"unique", "unique", nil}, {"from", "from", nil}, {"to", "to", nil}, {"fingerprint", "fingerprint", nil}, {"batch", "batch", nil}, {"head", "head", nil}, {"limit", "limit", nil}, {"cursor", "cursor", nil}},
 		},
 	},
 	"/millrace.v1.TaskService/Claim": {
@@ -1436,6 +1458,41 @@ var routes = map[string][]route{
 			verb: "GET", path: []string{"/v1/status"},
 		},
 	},
+	"/millrace.v1.BatchService/Open": {
+		{
+			verb: "POST", path: []string{"/v1/batches"},
+			body: func(w *restBody, in any) { writeOpenBatchRequest(w, in.(*pb.OpenBatchRequest)) },
+		},
+	},
+	"/millrace.v1.BatchService/List": {
+		{
+			verb: "GET", path: []string{"/v1/batches"},
+			query: []parameter{{"limit", "limit", nil}, {"cursor", "cursor", nil}},
+		},
+	},
+	"/millrace.v1.BatchService/Get": {
+		{
+			verb: "GET", path: []string{"/v1/batches/", "id=id"},
+			answer: "batch",
+		},
+	},
+	"/millrace.v1.BatchService/Wait": {
+		{
+			verb: "GET", path: []string{"/v1/batches/", "id=id", "/result"},
+			answer: "batch",
+		},
+	},
+	"/millrace.v1.BatchService/Seal": {
+		{
+			verb: "POST", path: []string{"/v1/batches/", "id=id", ":seal"},
+		},
+	},
+	"/millrace.v1.BatchService/Cancel": {
+		{
+			verb: "POST", path: []string{"/v1/batches/", "id=id", ":cancel"},
+			body: func(w *restBody, in any) { writeCancelBatchRequest(w, in.(*pb.CancelBatchRequest)) },
+		},
+	},
 	"/millrace.v1.BulkService/Start": {
 		{
 			verb: "POST", path: []string{"/v1/bulk"},
@@ -1467,7 +1524,7 @@ var routes = map[string][]route{
 	"/millrace.v1.CronService/List": {
 		{
 			verb: "GET", path: []string{"/v1/crons"},
-			query: []parameter{{"prefix", "prefix", nil}, {"limit", "limit", nil}, {"cursor", "cursor", nil}},
+			query: []parameter{{"prefix", "prefix", nil}, {"runs", "runs", nil}, {"limit", "limit", nil}, {"cursor", "cursor", nil}},
 		},
 	},
 	"/millrace.v1.CronService/Get": {

@@ -868,6 +868,110 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/batches": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List batches, those that have finished too, the last opened first; partition after partition.
+         * @description List batches, those that have finished too, the last opened first; partition after partition.
+         */
+        get: operations["getBatches"];
+        put?: never;
+        /**
+         * Open a batch, which tasks are then added to as they are created.
+         * @description Open a batch, which tasks are then added to as they are created. With an id it can be repeated safely: a repetition is answered with 200. When no answer came, it is repeated as it is where all that it makes has an id or a unique key.
+         */
+        post: operations["postBatches"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/batches/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read a batch and how many of its tasks are in which state.
+         * @description Read a batch and how many of its tasks are in which state.
+         */
+        get: operations["getBatchesId"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/batches/{id}/result": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read a batch, waiting until it has finished.
+         * @description Read a batch, waiting until it has finished.
+         */
+        get: operations["getBatchesIdResult"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/batches/{id}:seal": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Say that a batch gets no more tasks.
+         * @description Say that a batch gets no more tasks. When all that it has have ended, it has finished and its follow-ups are made: at once if that is so by now. When no answer came, it is repeated as it is: what it asks for is a state, in which a repetition finds things.
+         */
+        post: operations["postBatchesIdSeal"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/batches/{id}:cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Seal a batch and cancel its tasks, by a job as of POST /v1/bulk: those that wait are cancelled, those that run are asked to stop.
+         * @description Seal a batch and cancel its tasks, by a job as of POST /v1/bulk: those that wait are cancelled, those that run are asked to stop. When no answer came, it is repeated as it is: what it asks for is a state, in which a repetition finds things.
+         */
+        post: operations["postBatchesIdCancel"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/limiters": {
         parameters: {
             query?: never;
@@ -2149,6 +2253,8 @@ export interface components {
              * @enum {string}
              */
             on_dep_failure?: "hold" | "cancel" | "run";
+            /** @description id of the open batch that the task is added to, which must be in the partition of the task */
+            batch?: string;
         } & (unknown & unknown);
         Header: {
             name: string;
@@ -2713,6 +2819,8 @@ export interface components {
             to?: string;
             /** @description of their last error */
             fingerprint?: string;
+            /** @description id of the batch that they were added to */
+            batch?: string;
         };
         RedriveRequest: {
             /** @description as in StartBulkRequest, and so are the others */
@@ -2773,7 +2881,7 @@ export interface components {
             /** @enum {string} */
             catch_up?: "one" | "none" | "all";
         };
-        /** @description TaskTemplate is what the tasks of a cron are made of. Its fields are those of a task. */
+        /** @description TaskTemplate is what the tasks of a cron, or the follow-ups of a batch, are made of. Its fields are those of TaskSpec, under the same numbers. */
         TaskTemplate: {
             queue: string;
             /** @description default: the queue's name */
@@ -2784,7 +2892,7 @@ export interface components {
             payload_base64?: string;
             /** @description default application/json */
             content_type?: string;
-            /** @description at most 30, together 4 KiB; a task gets millrace-cron and millrace-slot besides */
+            /** @description at most 30, together 4 KiB; a task of a cron gets millrace-cron and millrace-slot besides */
             headers?: components["schemas"]["Header"][];
             /** @description 0 to 9 */
             priority?: number;
@@ -2822,10 +2930,14 @@ export interface components {
             labels?: {
                 [key: string]: string;
             };
+            /** @description at most 128 B; without a tag it must name the partition of the cron, or of the batch */
+            key?: string;
+            /** @description at most 128 B; it must name the partition of the cron, or of the batch */
+            tag?: string;
+            /** @description 1 to 1,000,000: what each task weighs in shares and rates; default 1 */
+            cost?: number;
             /** @description at most 4, together with those of the queue */
             limiters?: string[];
-            /** @description at most 128 B; it must name the partition that the cron's name does */
-            tag?: string;
         } & unknown;
         TriggerCronRequest: {
             /** @description of the task, 26 characters of base32; made by the server when empty, and then the call is not repeatable */
@@ -2842,6 +2954,28 @@ export interface components {
              * @description slots after it; default now
              */
             from?: string;
+        };
+        OpenBatchRequest: {
+            /** @description 26 characters of base32; made by the server when empty, and then an open is not repeatable */
+            id?: string;
+            /** @description at most 16: names of 1 to 63 B, values of at most 128 B */
+            labels?: {
+                [key: string]: string;
+            };
+            /** @description made when the batch finishes, however its tasks ended; it gets the header millrace-batch with the id of the batch */
+            on_done?: components["schemas"]["TaskTemplate"];
+            /** @description made then if each of the tasks was completed and the batch was not cancelled */
+            on_success?: components["schemas"]["TaskTemplate"];
+            /** @description at most 128 B: the batch is in the partition of this tag, as tasks with it are; mutually exclusive with id */
+            tag?: string;
+        };
+        CancelBatchRequest: {
+            /** @description at most 256 B */
+            reason?: string;
+            /** @description tasks per second, 1 to 1,000,000; default 1,000 */
+            rate?: number;
+            /** @description running tasks are taken from their workers at once */
+            force?: boolean;
         };
         /** @description LimiterConfig is what a limiter bounds. What is unset bounds nothing. */
         LimiterConfig: {
@@ -3731,6 +3865,8 @@ export interface components {
             pending?: number;
             /** @description how many blocked tasks wait for this one */
             dependents?: number;
+            /** @description id of the batch that it was added to */
+            batch?: string;
         };
         /** @description CancelAsked says who asked for the cancel of a task. */
         CancelAsked: {
@@ -4541,6 +4677,10 @@ export interface components {
             runs?: number;
             /** @description unset: it has had none */
             last_run?: components["schemas"]["CronRun"];
+            /** @description next_at as the clocks of the zone show it, in RFC 3339 */
+            next_local?: string;
+            /** @description the last runs, the last one first; only in lists that ask for them */
+            recent?: components["schemas"]["CronRun"][];
         };
         /** @description CronRun is a run of a cron. */
         CronRun: {
@@ -4572,6 +4712,18 @@ export interface components {
             passed?: number;
             /** @description with refused: its code is that of the refusal */
             error?: components["schemas"]["TaskError"];
+            /**
+             * Format: date-time
+             * @description the last delivery of its task
+             */
+            began_at?: string;
+            /**
+             * Format: date-time
+             * @description the end of its task
+             */
+            ended_at?: string;
+            /** @description slot as the clocks of the cron's zone show it, in RFC 3339 */
+            slot_local?: string;
         };
         PauseCronResponse: {
             /** @description it was paused */
@@ -4617,6 +4769,74 @@ export interface components {
         ListCronRunsResponse: {
             /** @description the last one first */
             runs?: components["schemas"]["CronRun"][];
+            /** @description Where the answer stands in the partition's log; a read can ask for at least this. */
+            index?: string;
+        };
+        OpenBatchResponse: {
+            batch?: components["schemas"]["Batch"];
+            /** @description it was opened before */
+            replayed?: boolean;
+            /** @description Where the answer stands in the partition's log; a read can ask for at least this. */
+            index?: string;
+        };
+        /** @description Batch is a batch and where it stands. */
+        Batch: {
+            id?: string;
+            /** @enum {string} */
+            state?: "open" | "sealed" | "cancelling" | "finished";
+            counts?: components["schemas"]["BatchCounts"];
+            labels?: {
+                [key: string]: string;
+            };
+            /** @description the task that is made when it finishes */
+            on_done?: components["schemas"]["TaskTemplate"];
+            /** @description the task that is made then if each of its tasks was completed */
+            on_success?: components["schemas"]["TaskTemplate"];
+            /** Format: date-time */
+            opened_at?: string;
+            /** Format: date-time */
+            sealed_at?: string;
+            /** Format: date-time */
+            finished_at?: string;
+            /** @description name of the token that opened it */
+            by?: string;
+            /** @description who cancelled it; unset: it was not */
+            cancel?: components["schemas"]["CancelAsked"];
+            /** @description id of the task of on_done; empty: it was not made */
+            done_task?: string;
+            /** @description id of the task of on_success; empty: it was not made */
+            success_task?: string;
+            /** @description why a follow-up could not be made when that was tried last, such as a full queue; it is tried again */
+            refused?: components["schemas"]["TaskError"];
+        };
+        /** @description BatchCounts counts the tasks of a batch by what became of them, those too that were removed after their end. After a redrive a task waits again. */
+        BatchCounts: {
+            total?: number;
+            /** @description blocked, scheduled or ready */
+            waiting?: number;
+            running?: number;
+            completed?: number;
+            dead?: number;
+            cancelled?: number;
+        };
+        ListBatchesResponse: {
+            batches?: components["schemas"]["Batch"][];
+            /** @description empty: the end */
+            cursor?: string;
+            /** @description Where the answer stands in the partition's log; a read can ask for at least this. */
+            index?: string;
+        };
+        SealBatchResponse: {
+            batch?: components["schemas"]["Batch"];
+            /** @description it was sealed before */
+            replayed?: boolean;
+            /** @description Where the answer stands in the partition's log; a read can ask for at least this. */
+            index?: string;
+        };
+        CancelBatchResponse: {
+            batch?: components["schemas"]["Batch"];
+            /** @description it was cancelled before */
+            replayed?: boolean;
             /** @description Where the answer stands in the partition's log; a read can ask for at least this. */
             index?: string;
         };
@@ -4693,6 +4913,9 @@ export interface components {
             cursor?: string;
             /** @description Where the answer stands in the partition's log; a read can ask for at least this. */
             index?: string;
+            /** @description the tasks without a key, which share one line; unset on further pages, and with a prefix */
+            unkeyed?: components["schemas"]["QueueKey"];
+            use?: components["schemas"]["QueueUse"];
         };
         /** @description QueueKey is a key of a queue that has tasks which have not ended, or for which something is set. */
         QueueKey: {
@@ -4720,6 +4943,33 @@ export interface components {
              * @description by how much, in cost by weight 1, it is behind the key that was served last; negative: ahead
              */
             owed?: number;
+            /**
+             * Format: int64
+             * @description how many of its tasks may run at once, by its settings or by those of the queue; 0 = no bound
+             */
+            limit?: number;
+            /** @description its share among the keys that have tasks ready */
+            weight?: number;
+            /** @description its part of the tasks of the queue that run, from 0 to 1 */
+            share?: number;
+            /** @description its part by weight of what the queue gives out, among the keys that have tasks ready; unset: not all keys of the queue were looked at */
+            due?: number;
+        };
+        /** @description QueueUse is how much of the limits of a queue is used. They hold in each partition by itself: of several it is the one where most is. */
+        QueueUse: {
+            /** @description tasks that run */
+            running?: number;
+            /**
+             * Format: int64
+             * @description cost of what began lately and counts against the burst of the queue's rate
+             */
+            rate?: number;
+            /** @description that have tasks; counted where max_workers bounds them */
+            workers?: number;
+            /** @description keys of all partitions that have tasks ready, with the tasks without a key as one; unset: not all keys were looked at */
+            waiting_keys?: number;
+            /** @description how many of those their pause, their limit, their rate or their order holds up */
+            held_keys?: number;
         };
         SetKeyResponse: {
             /** @description it was so before */
@@ -5868,6 +6118,8 @@ export interface operations {
                 to?: string;
                 /** @description Fingerprint of the last error of the tasks, as GET /v1/errors shows it. */
                 fingerprint?: string;
+                /** @description Id of the batch that the tasks were added to. */
+                batch?: string;
                 /** @description The first bytes of each payload too, 1 to 256, and its size. */
                 head?: number;
                 /** @description Length of the page, 1 to 1,000; default 100. */
@@ -8136,6 +8388,8 @@ export interface operations {
                 hop?: "0" | "1";
                 /** @description What their names begin with. */
                 prefix?: string;
+                /** @description How many of the last runs of each to show in recent, 0 to 20; default 0. */
+                runs?: number;
                 /** @description Length of the page, 1 to 1,000; default 100. */
                 limit?: number;
                 /** @description Of the page before; empty for the first page. */
@@ -8601,6 +8855,350 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ListCronRunsResponse"];
+                };
+            };
+            307: components["responses"]["Status307"];
+            400: components["responses"]["Status400"];
+            401: components["responses"]["Status401"];
+            403: components["responses"]["Status403"];
+            404: components["responses"]["Status404"];
+            409: components["responses"]["Status409"];
+            412: components["responses"]["Status412"];
+            413: components["responses"]["Status413"];
+            422: components["responses"]["Status422"];
+            429: components["responses"]["Status429"];
+            431: components["responses"]["Status431"];
+            500: components["responses"]["Status500"];
+            503: components["responses"]["Status503"];
+            504: components["responses"]["Status504"];
+            507: components["responses"]["Status507"];
+            /** @description An error; its code has the status. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    getBatches: {
+        parameters: {
+            query?: {
+                /** @description The namespace; default "default". */
+                ns?: string;
+                /** @description 1: in a cluster, the node fetches the leader's answer; 0: it answers 307 and names the leader. The default is the server's. */
+                forward?: "0" | "1";
+                /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
+                hop?: "0" | "1";
+                /** @description Length of the page, 1 to 1,000; default 100. */
+                limit?: number;
+                /** @description Of the page before; empty for the first page. */
+                cursor?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    "Millrace-Index": components["headers"]["Millrace-Index"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListBatchesResponse"];
+                };
+            };
+            307: components["responses"]["Status307"];
+            400: components["responses"]["Status400"];
+            401: components["responses"]["Status401"];
+            403: components["responses"]["Status403"];
+            404: components["responses"]["Status404"];
+            409: components["responses"]["Status409"];
+            412: components["responses"]["Status412"];
+            413: components["responses"]["Status413"];
+            422: components["responses"]["Status422"];
+            429: components["responses"]["Status429"];
+            431: components["responses"]["Status431"];
+            500: components["responses"]["Status500"];
+            503: components["responses"]["Status503"];
+            504: components["responses"]["Status504"];
+            507: components["responses"]["Status507"];
+            /** @description An error; its code has the status. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    postBatches: {
+        parameters: {
+            query?: {
+                /** @description The namespace; default "default". */
+                ns?: string;
+                /** @description 1: in a cluster, the node fetches the leader's answer; 0: it answers 307 and names the leader. The default is the server's. */
+                forward?: "0" | "1";
+                /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
+                hop?: "0" | "1";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["OpenBatchRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    "Millrace-Index": components["headers"]["Millrace-Index"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenBatchResponse"];
+                };
+            };
+            /** @description Created */
+            201: {
+                headers: {
+                    "Millrace-Index": components["headers"]["Millrace-Index"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpenBatchResponse"];
+                };
+            };
+            307: components["responses"]["Status307"];
+            400: components["responses"]["Status400"];
+            401: components["responses"]["Status401"];
+            403: components["responses"]["Status403"];
+            404: components["responses"]["Status404"];
+            409: components["responses"]["Status409"];
+            412: components["responses"]["Status412"];
+            413: components["responses"]["Status413"];
+            422: components["responses"]["Status422"];
+            429: components["responses"]["Status429"];
+            431: components["responses"]["Status431"];
+            500: components["responses"]["Status500"];
+            503: components["responses"]["Status503"];
+            504: components["responses"]["Status504"];
+            507: components["responses"]["Status507"];
+            /** @description An error; its code has the status. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    getBatchesId: {
+        parameters: {
+            query?: {
+                /** @description The namespace; default "default". */
+                ns?: string;
+                /** @description 1: in a cluster, the node fetches the leader's answer; 0: it answers 307 and names the leader. The default is the server's. */
+                forward?: "0" | "1";
+                /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
+                hop?: "0" | "1";
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    "Millrace-Index": components["headers"]["Millrace-Index"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Batch"];
+                };
+            };
+            307: components["responses"]["Status307"];
+            400: components["responses"]["Status400"];
+            401: components["responses"]["Status401"];
+            403: components["responses"]["Status403"];
+            404: components["responses"]["Status404"];
+            409: components["responses"]["Status409"];
+            412: components["responses"]["Status412"];
+            413: components["responses"]["Status413"];
+            422: components["responses"]["Status422"];
+            429: components["responses"]["Status429"];
+            431: components["responses"]["Status431"];
+            500: components["responses"]["Status500"];
+            503: components["responses"]["Status503"];
+            504: components["responses"]["Status504"];
+            507: components["responses"]["Status507"];
+            /** @description An error; its code has the status. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    getBatchesIdResult: {
+        parameters: {
+            query?: {
+                /** @description The namespace; default "default". */
+                ns?: string;
+                /** @description 1: in a cluster, the node fetches the leader's answer; 0: it answers 307 and names the leader. The default is the server's. */
+                forward?: "0" | "1";
+                /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
+                hop?: "0" | "1";
+                /** @description How long to wait for the end; default 0s. From 0s to 1m0s. */
+                wait?: string;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    "Millrace-Index": components["headers"]["Millrace-Index"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Batch"];
+                };
+            };
+            307: components["responses"]["Status307"];
+            400: components["responses"]["Status400"];
+            401: components["responses"]["Status401"];
+            403: components["responses"]["Status403"];
+            404: components["responses"]["Status404"];
+            409: components["responses"]["Status409"];
+            412: components["responses"]["Status412"];
+            413: components["responses"]["Status413"];
+            422: components["responses"]["Status422"];
+            429: components["responses"]["Status429"];
+            431: components["responses"]["Status431"];
+            500: components["responses"]["Status500"];
+            503: components["responses"]["Status503"];
+            504: components["responses"]["Status504"];
+            507: components["responses"]["Status507"];
+            /** @description An error; its code has the status. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    postBatchesIdSeal: {
+        parameters: {
+            query?: {
+                /** @description The namespace; default "default". */
+                ns?: string;
+                /** @description 1: in a cluster, the node fetches the leader's answer; 0: it answers 307 and names the leader. The default is the server's. */
+                forward?: "0" | "1";
+                /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
+                hop?: "0" | "1";
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    "Millrace-Index": components["headers"]["Millrace-Index"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SealBatchResponse"];
+                };
+            };
+            307: components["responses"]["Status307"];
+            400: components["responses"]["Status400"];
+            401: components["responses"]["Status401"];
+            403: components["responses"]["Status403"];
+            404: components["responses"]["Status404"];
+            409: components["responses"]["Status409"];
+            412: components["responses"]["Status412"];
+            413: components["responses"]["Status413"];
+            422: components["responses"]["Status422"];
+            429: components["responses"]["Status429"];
+            431: components["responses"]["Status431"];
+            500: components["responses"]["Status500"];
+            503: components["responses"]["Status503"];
+            504: components["responses"]["Status504"];
+            507: components["responses"]["Status507"];
+            /** @description An error; its code has the status. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    postBatchesIdCancel: {
+        parameters: {
+            query?: {
+                /** @description The namespace; default "default". */
+                ns?: string;
+                /** @description 1: in a cluster, the node fetches the leader's answer; 0: it answers 307 and names the leader. The default is the server's. */
+                forward?: "0" | "1";
+                /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
+                hop?: "0" | "1";
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["CancelBatchRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    "Millrace-Index": components["headers"]["Millrace-Index"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CancelBatchResponse"];
                 };
             };
             307: components["responses"]["Status307"];
@@ -9284,8 +9882,8 @@ export interface operations {
                 forward?: "0" | "1";
                 /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
                 hop?: "0" | "1";
-                /** @description name, the default; backlog: those with the most ready tasks first; owed: those that are the furthest behind their share first. */
-                sort?: "name" | "backlog" | "owed";
+                /** @description name, the default; backlog: those with the most ready tasks first; oldest: those whose first task has been ready longest first; owed: those that are the furthest behind their share first. */
+                sort?: "name" | "backlog" | "oldest" | "owed";
                 /** @description What the keys begin with. */
                 prefix?: string;
                 /** @description Length of the page, 1 to 1,000; default 100. */

@@ -31,6 +31,8 @@ export interface TaskFilter {
     | undefined;
   /** of their last error */
   fingerprint: string;
+  /** id of the batch that they were added to */
+  batch: string;
 }
 
 export interface TaskFilterLabelsEntry {
@@ -213,6 +215,7 @@ function createBaseTaskFilter(): TaskFilter {
     from: undefined,
     to: undefined,
     fingerprint: "",
+    batch: "",
   };
 }
 
@@ -244,6 +247,9 @@ export const TaskFilter: MessageFns<TaskFilter> = {
     }
     if (message.fingerprint !== "") {
       writer.uint32(74).string(message.fingerprint);
+    }
+    if (message.batch !== "") {
+      writer.uint32(82).string(message.batch);
     }
     return writer;
   },
@@ -336,6 +342,14 @@ export const TaskFilter: MessageFns<TaskFilter> = {
             message.fingerprint = reader.string();
             continue;
           }
+          case 10: {
+            if (tag !== 82) {
+              break;
+            }
+
+            message.batch = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -370,6 +384,7 @@ export const TaskFilter: MessageFns<TaskFilter> = {
     message.from = (object.from !== undefined && object.from !== null) ? Timestamp.fromPartial(object.from) : undefined;
     message.to = (object.to !== undefined && object.to !== null) ? Timestamp.fromPartial(object.to) : undefined;
     message.fingerprint = object.fingerprint ?? "";
+    message.batch = object.batch ?? "";
     return message;
   },
 };

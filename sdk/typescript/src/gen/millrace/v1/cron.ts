@@ -10,7 +10,7 @@ import { Duration } from "../../google/protobuf/duration.js";
 import { Timestamp } from "../../google/protobuf/timestamp.js";
 import { At, Header, Retry, State, TaskError } from "./task.js";
 
-/** TaskTemplate is what the tasks of a cron are made of. Its fields are those of TaskSpec, under the same numbers. */
+/** TaskTemplate is what the tasks of a cron, or the follow-ups of a batch, are made of. Its fields are those of TaskSpec, under the same numbers. */
 export interface TaskTemplate {
   queue: string;
   /** default: the queue's name */
@@ -19,7 +19,7 @@ export interface TaskTemplate {
   payload: Buffer;
   /** default application/json */
   contentType: string;
-  /** at most 30, together 4 KiB; a task gets millrace-cron and millrace-slot besides */
+  /** at most 30, together 4 KiB; a task of a cron gets millrace-cron and millrace-slot besides */
   headers: Header[];
   /** 0 to 9 */
   priority: number;
@@ -42,12 +42,14 @@ export interface TaskTemplate {
     | undefined;
   /** at most 16: names of 1 to 63 B, values of at most 128 B */
   labels: { [key: string]: string };
-  /** at most 128 B; without a tag it must name the partition that the cron's name does */
+  /** at most 128 B; without a tag it must name the partition of the cron, or of the batch */
   key: string;
-  /** at most 128 B; it must name the partition that the cron's name does */
+  /** at most 128 B; it must name the partition of the cron, or of the batch */
   tag: string;
   /** 1 to 1,000,000: what each task weighs in shares and rates; default 1 */
   cost: number;
+  /** at most 4, together with those of the queue */
+  limiters: string[];
 }
 
 export interface TaskTemplateLabelsEntry {
@@ -333,6 +335,7 @@ function createBaseTaskTemplate(): TaskTemplate {
     key: "",
     tag: "",
     cost: 0,
+    limiters: [],
   };
 }
 
@@ -385,6 +388,9 @@ export const TaskTemplate: MessageFns<TaskTemplate> = {
     }
     if (message.cost !== 0) {
       writer.uint32(184).uint32(message.cost);
+    }
+    for (const v of message.limiters) {
+      writer.uint32(218).string(v!);
     }
     return writer;
   },
@@ -533,6 +539,14 @@ export const TaskTemplate: MessageFns<TaskTemplate> = {
             message.cost = reader.uint32();
             continue;
           }
+          case 27: {
+            if (tag !== 218) {
+              break;
+            }
+
+            message.limiters.push(reader.string());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -578,6 +592,7 @@ export const TaskTemplate: MessageFns<TaskTemplate> = {
     message.key = object.key ?? "";
     message.tag = object.tag ?? "";
     message.cost = object.cost ?? 0;
+    message.limiters = object.limiters?.map((e) => e) || [];
     return message;
   },
 };

@@ -2855,7 +2855,7 @@ export const Task: MessageFns<Task> = {
       writer.uint32(376).uint32(message.cost);
     }
     for (const v of message.limiters) {
-      writer.uint32(434).string(v!);
+      writer.uint32(442).string(v!);
     }
     for (const v of message.after) {
       AfterState.encode(v!, writer.uint32(402).fork()).join();
@@ -3235,8 +3235,8 @@ export const Task: MessageFns<Task> = {
             message.cost = reader.uint32();
             continue;
           }
-          case 54: {
-            if (tag !== 434) {
+          case 55: {
+            if (tag !== 442) {
               break;
             }
 
