@@ -58,7 +58,7 @@ var (
 	}
 	scopeOther = []string{
 		"TaskService/BatchCreate", "TaskService/EndClaim", "WorkerService/List", "WorkerService/Quiet", "BulkService/List", "CommitService/Commit", "KVService/Get",
-		"QueueService/List", "QueueService/GetNamespace", "CronService/List", "CronService/Preview", "LimiterService/List", "OverviewService/Get", "ServerService/Status",
+		"QueueService/List", "QueueService/GetNamespace", "CronService/List", "CronService/Preview", "BatchService/List", "LimiterService/List", "OverviewService/Get", "ServerService/Status",
 	}
 )
 
