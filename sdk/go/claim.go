@@ -17,16 +17,16 @@ import (
 // ClaimQuery asks for ready tasks, one call at a time. A Worker is the usual way; this is for tools and for callers that
 // keep no stream.
 type ClaimQuery struct {
-	Queues []string      // 1 to 64, in turn
+	Queues []string // 1 to 64, in turn
 	// Weights are the shares of queues, 1 to 1,000, of what this and other claims are given where several have tasks ready; 1 for a
 	// queue that it does not name.
 	Weights map[string]int
 	// InOrder gives tasks of a queue when those before it in Queues have nothing ready. InOrder and Weights are mutually exclusive.
 	InOrder bool
-	Max    int           // 1 to 128; 0 means 1
-	Lease  time.Duration // 0 = each task's own
-	Wait   time.Duration // how long to wait for a task, at most 60 s
-	Worker string        // name, at most 128 B
+	Max     int           // 1 to 128; 0 means 1
+	Lease   time.Duration // 0 = each task's own
+	Wait    time.Duration // how long to wait for a task, at most 60 s
+	Worker  string        // name, at most 128 B
 }
 
 // Claimed is one task that was given to the caller, who must settle it under Token before LeaseUntil.
