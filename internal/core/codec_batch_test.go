@@ -2,8 +2,6 @@ package core
 
 import (
 	"encoding/hex"
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -25,20 +23,8 @@ func TestGoldenBytesOfBatches(t *testing.T) {
 		},
 	}}}
 	got := hex.EncodeToString(AppendEntry(nil, e)) + "\n"
-	path := filepath.Join("testdata", "format4_batches.golden")
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("the encoding of batches changed: %s, was %s", got, want)
-	}
-	raw, err := hex.DecodeString(strings.TrimSpace(string(want)))
+	want := golden(t, "format4_batches.golden", got)
+	raw, err := hex.DecodeString(strings.TrimSpace(want))
 	if err != nil {
 		t.Fatal(err)
 	}

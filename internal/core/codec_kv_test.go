@@ -4,8 +4,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -78,19 +76,7 @@ func TestGoldenBytesOfOpsOnKeys(t *testing.T) {
 	}
 	fmt.Fprintf(&b, "bounds %s\n", hex.EncodeToString(AppendEntry(nil, sampleBounds())))
 	fmt.Fprintf(&b, "tenants %s\n", hex.EncodeToString(AppendEntry(nil, sampleTenants())))
-	path := filepath.Join("testdata", "keys.golden")
-	if *update {
-		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b.String() != string(want) {
-		t.Errorf("the encoding changed: logs and stores written before cannot be read\ngot  %s\nwant %s", b.String(), want)
-	}
+	golden(t, "keys.golden", b.String())
 	if e, err := DecodeEntry(AppendEntry(nil, sampleBounds())); err != nil || !reflect.DeepEqual(e, sampleBounds()) {
 		t.Errorf("bounds read as %+v, %v", e, err)
 	}

@@ -4,8 +4,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -56,20 +54,8 @@ func TestGoldenBytesOfSearch(t *testing.T) {
 	for _, r := range searchResults() {
 		fmt.Fprintf(&b, "result %s\n", hex.EncodeToString(AppendResult(nil, &r)))
 	}
-	path := filepath.Join("testdata", "search.golden")
-	if *update {
-		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b.String() != string(want) {
-		t.Errorf("the encoding of search changed: logs and stores written before cannot be read\ngot  %s\nwant %s", b.String(), want)
-	}
-	lines := strings.Split(strings.TrimSpace(string(want)), "\n")
+	want := golden(t, "search.golden", b.String())
+	lines := strings.Split(strings.TrimSpace(want), "\n")
 	for i, want := range searchEntries() {
 		raw, err := hex.DecodeString(strings.TrimPrefix(lines[i], "entry "))
 		if err != nil {

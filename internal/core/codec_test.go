@@ -440,20 +440,8 @@ func TestGoldenBytesOfFormat3(t *testing.T) {
 		}},
 	}}
 	got := hex.EncodeToString(AppendEntry(nil, e)) + " " + hex.EncodeToString(AppendResult(nil, r)) + "\n"
-	path := filepath.Join("testdata", "format3.golden")
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("the encoding of format 3 changed: %s, was %s", got, want)
-	}
-	entry, result, _ := strings.Cut(strings.TrimSpace(string(want)), " ")
+	want := golden(t, "format3.golden", got)
+	entry, result, _ := strings.Cut(strings.TrimSpace(want), " ")
 	raw, err := hex.DecodeString(entry)
 	if err != nil {
 		t.Fatal(err)
@@ -494,19 +482,7 @@ func TestGoldenBytesOfFormat4(t *testing.T) {
 		},
 	}}}}
 	got := hex.EncodeToString(AppendEntry(nil, e)) + "\n"
-	path := filepath.Join("testdata", "format4.golden")
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("the encoding of format 4 changed: %s, was %s", got, want)
-	}
+	golden(t, "format4.golden", got)
 	back, err := DecodeEntry(AppendEntry(nil, e))
 	if err != nil || !reflect.DeepEqual(back, e) {
 		t.Errorf("read back as %+v, %v", back, err)
@@ -519,22 +495,10 @@ func TestGoldenBytes(t *testing.T) {
 	for _, r := range sampleResults() {
 		fmt.Fprintf(&b, "result %s\n", hex.EncodeToString(AppendResult(nil, &r)))
 	}
-	path := filepath.Join("testdata", "format1.golden")
-	if *update {
-		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b.String() != string(want) {
-		t.Errorf("the encoding of format 1 changed: logs and stores written before cannot be read\ngot  %s\nwant %s", b.String(), want)
-	}
+	want := golden(t, "format1.golden", b.String())
 	// Old bytes are read for ever, whatever is written today.
 	results := sampleResults()
-	for line := range strings.Lines(string(want)) {
+	for line := range strings.Lines(want) {
 		kind, text, _ := strings.Cut(strings.TrimSpace(line), " ")
 		raw, err := hex.DecodeString(text)
 		if err != nil {

@@ -2,8 +2,6 @@ package core
 
 import (
 	"encoding/hex"
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -36,17 +34,5 @@ func TestGoldenBytesOfQuotasOfTenants(t *testing.T) {
 		}
 	}
 	got := strings.Join(lines, "\n") + "\n"
-	path := filepath.Join("testdata", "tenants4.golden")
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("the encoding changed: %s, was %s", got, want)
-	}
+	golden(t, "tenants4.golden", got)
 }
