@@ -297,8 +297,13 @@ func (k *Core) Take() (Output, error) {
 	for _, r := range rd.ReadStates {
 		out.Reads = append(out.Reads, ReadState{Index: r.Index, Context: string(r.RequestCtx)})
 	}
+	var asks []*pb.Message
 	for i, m := range rd.Messages {
 		if tellsLess(m, rd.Messages[i+1:]) {
+			continue
+		}
+		if m.GetType() == pb.MsgVote {
+			asks = append(asks, m)
 			continue
 		}
 		switch m.GetTo() {
@@ -316,8 +321,23 @@ func (k *Core) Take() (Output, error) {
 			}
 		}
 	}
+	if len(asks) > 0 {
+		out.Append = after(out.Append, asks)
+	}
 	out.Messages, k.out = append(out.Messages, k.out...), nil
 	return out, nil
+}
+
+// after has messages wait until a is durable; nil: until what was handed out before is. A candidate asks for votes so: the library sends its
+// questions at once, and counts the answers of others before its own vote is durable. If it led by these and lost power then, it would
+// come back without its term and vote, ask for the same term again, get the votes of those that gave them before, and lead the term
+// twice, with two entries at one index.
+func after(a *Append, wait []*pb.Message) *Append {
+	if a == nil {
+		a = new(Append)
+	}
+	a.responses = append(a.responses, wait...)
+	return a
 }
 
 // Status returns what the replica knows.
