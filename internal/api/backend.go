@@ -77,6 +77,8 @@ type QueueBackend interface {
 	Queues(ctx context.Context, p core.Partition, after string, limit int, o core.ReadOptions) ([]core.QueueStats, core.At, error)
 	// QueueKeys reads keys of a queue. NotFound when it is unknown.
 	QueueKeys(ctx context.Context, p core.Partition, q *core.KeyQuery, o core.ReadOptions) (core.KeyList, core.At, error)
+	// Pinned reports whether all tasks of a queue are made in core.PinnedPartition, as this node's replica of p has it. It does not wait.
+	Pinned(p core.Partition, queue string) bool
 }
 
 // BulkBackend reads jobs about many tasks, and counts what they would find.
@@ -154,7 +156,7 @@ type TaskBackend interface {
 // KeyBackend reads keys and keyspaces, and holds puts to their rates.
 type KeyBackend interface {
 	// Key reads one key; rev is 0 when it, or its keyspace, is absent.
-	Key(ctx context.Context, p core.Partition, keyspace string, key []byte, o core.ReadOptions) (value []byte, rev uint64, at core.At, err error)
+	Key(ctx context.Context, p core.Partition, keyspace string, key []byte, o core.ReadOptions) (core.KeyRead, core.At, error)
 	// Keys reads keys of one partition at one index, in the order given. It stops early once the values exceed a number
 	// of bytes, but returns at least one.
 	Keys(ctx context.Context, p core.Partition, keyspace string, keys [][]byte, bytes int, o core.ReadOptions) ([]core.KeyRead, core.At, error)
@@ -170,9 +172,9 @@ type KeyBackend interface {
 	// it, or nothing. It returns how long to wait before it is asked again, and the limit that is the reason; zero: it is taken.
 	// A change of a rate is known within about a second. At a node that does not lead the partition nothing is taken, unless the
 	// ops are carried to the one that does: its edge does not see them.
-	TakeRate(p core.Partition, ops []core.Op, carried bool) (wait time.Duration, limit string)
+	TakeRate(p core.Partition, ops []core.Op, carried bool) (wait time.Duration, by core.RateHeld)
 	// TakeCreates is TakeRate for commits, of partitions of p's namespace, which do nothing but create that many tasks.
-	TakeCreates(p core.Partition, tasks int, carried bool) (wait time.Duration, limit string)
+	TakeCreates(p core.Partition, tasks int, carried bool) (wait time.Duration, by core.RateHeld)
 }
 
 // TenantBackend configures tenants.
@@ -192,6 +194,8 @@ type TenantBackend interface {
 type NodeBackend interface {
 	// Format is the format of entries that this node writes: what the cluster can do.
 	Format() uint16
+	// KnowsFormat reports whether the node has heard of the cluster's format: one that is new may have applied no entry yet.
+	KnowsFormat() bool
 	// Status tells what this node is and has done.
 	Status() core.NodeStatus
 }
@@ -210,9 +214,10 @@ type parts struct {
 	keys     KeyBackend       // reads and rates
 	search   SearchBackend    // collections and searches
 	self     NodeBackend      // what the node itself is
+	history  HistoryBackend   // what was, and what bounds refused
 }
 
 // newParts divides a node.
 func newParts(b Backend) parts {
-	return parts{places: b, commits: b, spaces: b, queues: b, bulk: b, crons: b, batches: b, limiters: b, tasks: b, keys: b, search: b, self: b}
+	return parts{places: b, commits: b, spaces: b, queues: b, bulk: b, crons: b, batches: b, limiters: b, tasks: b, keys: b, search: b, self: b, history: b}
 }

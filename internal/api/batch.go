@@ -305,8 +305,11 @@ func (a *Answers) opResults(in []core.OpResult) []*pb.OpResult {
 		if r.KV != nil {
 			o.Sum, o.Count = r.KV.Number, r.KV.Count
 		}
-		if r.Kind == core.OpTaskCreate {
+		switch r.Kind {
+		case core.OpTaskCreate:
 			o.Task = r.Task.String()
+		case core.OpBatchOpen, core.OpBatchSeal, core.OpBatchCancel:
+			o.Batch = r.Task.String()
 		}
 		// The revision of a point is a part of its version, which names the partition too.
 		if r.Kind == core.OpVectorUpsert {

@@ -1,10 +1,8 @@
 package api
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
-	"errors"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
@@ -54,20 +52,6 @@ func (bs *BatchService) beginBatch(ctx context.Context, s string) (*call, core.T
 	return c, id, nil
 }
 
-// findBatch refuses a caller whose token does not reach a batch, as if there were no such batch.
-func (t *Translator) findBatch(ctx context.Context, id core.TaskID) error {
-	unknown := core.NotFound{Kind: "batch", ID: id.String()}
-	p, ok := t.partOf(id)
-	if !ok || t.space == "" { // the namespace is not there
-		return unknown
-	}
-	b, _, err := t.edge.s.node.batches.Batch(ctx, p, id, core.ReadOptions{})
-	if err == nil && !t.reachesBatch(&b) {
-		return unknown
-	}
-	return err
-}
-
 // reachesBatch reports whether the caller's token reaches a batch.
 func (t *Translator) reachesBatch(b *core.Batch) bool {
 	if t.who.AllQueues() || b.By != "" && b.By == t.who.Name {
@@ -98,16 +82,7 @@ func (t *Translator) addTo(op *core.TaskCreate, s string) (fact core.Fact) {
 	if t.who.AllQueues() {
 		return nil
 	}
-	// Not the caller's context: translation has none. The time is short.
-	ctx, cancel := context.WithTimeout(t.edge.ctx, lookupWait)
-	defer cancel()
-	if err := t.findBatch(ctx, op.Batch); err != nil {
-		if fact, ok := errors.AsType[core.Fact](edge.FactOf(err, false)); ok {
-			return fact
-		}
-		return core.Unavailable{Reason: "store"}
-	}
-	return nil
+	return t.findBatchSoon(op.Batch)
 }
 
 // Open makes a batch.
@@ -146,53 +121,22 @@ func (bs *BatchService) Open(ctx context.Context, in *pb.OpenBatchRequest) (*pb.
 }
 
 // batchOpen reads a batch, gives it an id if it has none, and goes to its partition.
-func (t *Translator) batchOpen(in *pb.OpenBatchRequest) (op *core.BatchOpen, fact core.Fact) {
-	op = new(core.BatchOpen)
-	if fact = TextUpTo("tag", in.GetTag(), "tag_bytes", t.l.TagBytes); fact != nil {
+func (t *Translator) batchOpen(in *pb.OpenBatchRequest) (*core.BatchOpen, core.Fact) {
+	op, fact := t.opening("id", in)
+	if fact != nil {
 		return nil, fact
 	}
-	switch {
-	case in.GetId() != "" && in.GetTag() != "":
-		return nil, edge.Invalid("id", "and tag are mutually exclusive")
-	case in.GetId() != "":
-		if op.ID, fact = ReadTaskID("id", in.GetId()); fact != nil {
-			return nil, fact
+	if op.ID.IsZero() {
+		op.ID = t.idAt(t.batchPlace(op))
+	}
+	t.part, _ = t.partOf(op.ID)
+	for field, follow := range map[string]*core.TaskCreate{"on_done": op.OnDone, "on_success": op.OnSuccess} {
+		if follow == nil {
+			continue
 		}
-	case !t.several():
-		if op.ID, fact = t.newTaskID(""); fact != nil {
-			return nil, fact
+		if fact := t.placeTemplate(follow); fact != nil {
+			return nil, edge.Within(field, fact)
 		}
-	case in.GetTag() != "":
-		op.ID = t.idAt(int(core.PlaceText([]byte(in.GetTag()), t.parts)))
-	default:
-		op.ID = t.idAt(t.anyPlace())
-	}
-	p, ok := t.partOf(op.ID)
-	if !ok || op.ID.Partition() != p.Index {
-		return nil, edge.Invalid("id", "must name a partition of the namespace")
-	}
-	t.part = p
-	if op.Labels, fact = labels(in.GetLabels()); fact != nil {
-		return nil, fact
-	}
-	if op.OnDone, fact = t.followUp("on_done", in.GetOnDone()); fact != nil {
-		return nil, fact
-	}
-	op.OnSuccess, fact = t.followUp("on_success", in.GetOnSuccess())
-	return op, fact
-}
-
-// followUp reads a task that a batch makes. What places it must not name another partition than that of the batch.
-func (t *Translator) followUp(field string, in *pb.TaskTemplate) (*core.TaskCreate, core.Fact) {
-	if in == nil {
-		return nil, nil
-	}
-	op := new(core.TaskCreate)
-	if fact := t.template(op, in); fact != nil {
-		return nil, edge.Within(field, fact)
-	}
-	if by, place := placedBy(op), op.Place(t.parts); by != "id" && t.several() && place != t.part.Index {
-		return nil, edge.Within(field, edge.Belongs(by, int(place)))
 	}
 	return op, nil
 }
@@ -318,17 +262,15 @@ func (bs *BatchService) Seal(ctx context.Context, in *pb.SealBatchRequest) (*pb.
 // Cancel seals a batch and cancels its tasks.
 // Errors: NotFound; WrongBatch for one that has finished; Exhausted with limit bulk_jobs.
 func (bs *BatchService) Cancel(ctx context.Context, in *pb.CancelBatchRequest) (*pb.CancelBatchResponse, error) {
-	if fact := reason(in.GetReason()); fact != nil {
+	op, fact := cancelBatch(core.TaskID{}, in) // before anything is looked up
+	if fact != nil {
 		return nil, fact
-	}
-	if in.GetRate() > core.MaxBulkRate {
-		return nil, edge.Beyond("rate", "bulk_rate", core.MaxBulkRate, "is out of range")
 	}
 	c, id, err := bs.beginBatch(ctx, in.GetId())
 	if err != nil {
 		return nil, err
 	}
-	op := &core.BatchCancel{ID: id, Reason: in.GetReason(), Rate: cmp.Or(in.GetRate(), core.DefaultBulkRate), Force: in.GetForce()}
+	op.ID = id
 	shown, r, at, err := bs.change(ctx, c, id, op)
 	if err != nil {
 		return nil, err

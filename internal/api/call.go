@@ -68,7 +68,7 @@ func (s *Server) Bound(who edge.Caller, home Home) Translator {
 func (s *Server) translator(who edge.Caller, p core.Partition, parts int) Translator {
 	return Translator{
 		l: &s.Limits, who: who.Principal, part: p, parts: parts, now: s.node.places.Now(p).Add(s.node.places.Shift(p)), rand: s.o.Rand,
-		leads: s.node.places, points: s.node.search, edge: pointEdge{s, s.Life},
+		leads: s.node.places, pins: s.node.queues, points: s.node.search, edge: pointEdge{s, s.Life},
 	}
 }
 

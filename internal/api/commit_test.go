@@ -72,6 +72,11 @@ func TestBadCommitsAreRefusedWithTheirPath(t *testing.T) {
 		"exists with operand":  {check(&pb.KVCheck{Keyspace: "a", Key: []byte("k"), Compare: pb.KVCheck_EXISTS, Operand: &pb.KVCheck_Rev{}}), "conditions[0].compare"},
 		"task op without task": {&pb.CommitRequest{Ops: []*pb.Op{{Op: &pb.Op_TaskFail{TaskFail: &pb.TaskFail{}}}}}, "ops[0].task.id"},
 		"bad task in commit":   {&pb.CommitRequest{Ops: []*pb.Op{{Op: &pb.Op_TaskCreate{TaskCreate: &pb.TaskSpec{Queue: "q", Unique: &pb.Unique{Key: "k", Ttl: ms(-1)}}}}}}, "ops[0].unique.ttl"},
+		"batch without id":     {&pb.CommitRequest{Ops: []*pb.Op{{Op: &pb.Op_BatchSeal{BatchSeal: &pb.BatchSeal{}}}}}, "ops[0].id"},
+		"cancel without id":    {&pb.CommitRequest{Ops: []*pb.Op{{Op: &pb.Op_BatchCancel{BatchCancel: &pb.BatchCancel{}}}}}, "ops[0].id"},
+		"cancel too fast":      {&pb.CommitRequest{Ops: []*pb.Op{{Op: &pb.Op_BatchCancel{BatchCancel: &pb.BatchCancel{Id: apitest.ID(1), Rate: core.MaxBulkRate + 1}}}}}, "ops[0].rate"},
+		"id and tag":           {&pb.CommitRequest{Ops: []*pb.Op{{Op: &pb.Op_BatchOpen{BatchOpen: &pb.BatchOpen{Id: apitest.ID(1), Tag: "t"}}}}}, "ops[0].id"},
+		"follow-up of nothing": {&pb.CommitRequest{Ops: []*pb.Op{{Op: &pb.Op_BatchOpen{BatchOpen: &pb.BatchOpen{OnDone: &pb.TaskTemplate{}}}}}}, "ops[0].on_done.queue"},
 		"snooze without when": {&pb.CommitRequest{Ops: []*pb.Op{{Op: &pb.Op_TaskSnooze{TaskSnooze: &pb.TaskSnooze{
 			Task: &pb.Hold{Id: apitest.ID(1), Token: 1},
 		}}}}}, "ops[0].snooze"},

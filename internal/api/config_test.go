@@ -56,6 +56,7 @@ func TestQueueConfigurationSurvivesTheEdge(t *testing.T) {
 	if op.IfVersion != 2 || op.Config.Aging != -1 || op.Config.RetainCompleted != -1 || op.Config.MaxDeliveries != -1 {
 		t.Errorf("op: %+v", op)
 	}
+	in.Pinned = true // it says so of itself
 	if got := showQueueConfig(op.Config); !proto.Equal(got, in) {
 		t.Errorf("shown as %v", got)
 	}

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -110,6 +111,9 @@ func (cs *CronService) Set(ctx context.Context, in *pb.SetCronRequest) (*pb.SetC
 		return nil, err
 	}
 	op, fact := c.t.cronSet(in.GetName(), in.GetConfig(), schedule)
+	if pinned, ok := fact.(core.QueuePinned); ok {
+		return nil, c.t.pinnedCron(in.GetName(), pinned.Queue)
+	}
 	if fact != nil {
 		return nil, edge.Within("config", fact)
 	}
@@ -132,6 +136,17 @@ func (cs *CronService) Set(ctx context.Context, in *pb.SetCronRequest) (*pb.SetC
 		return nil, err
 	}
 	return &pb.SetCronResponse{Cron: shown, At: ShowAt(at)}, nil
+}
+
+// pinnedCron refuses a cron of a pinned queue that is of another partition by its name, and says which name would do.
+func (t *Translator) pinnedCron(name, queue string) core.Fact {
+	other := name
+	for i := 2; core.PlaceCron(other, t.parts) != core.PinnedPartition; i++ {
+		other = fmt.Sprintf("%s-%d", name, i)
+	}
+	fact := edge.Belongs("name", core.PinnedPartition).(edge.Misplaced)
+	fact.Message = fmt.Sprintf("must be one of partition %d, where queue %q has all its tasks, such as %s", core.PinnedPartition, queue, other)
+	return fact
 }
 
 // show reads a cron as it is at an index or later, with its last run.
@@ -192,8 +207,8 @@ func (t *Translator) cronSet(name string, in *pb.CronConfig, schedule *cron.Sche
 	if fact = t.template(&op.Template, in.GetTemplate()); fact != nil {
 		return nil, edge.Within("template", fact)
 	}
-	if by, place := placedBy(&op.Template), op.Template.Place(t.parts); by != "id" && t.several() && place != core.PlaceCron(name, t.parts) {
-		return nil, edge.Within("template", edge.Belongs(by, int(place)))
+	if fact = t.placeTemplate(&op.Template); fact != nil {
+		return nil, edge.Within("template", fact)
 	}
 	return op, nil
 }
@@ -265,11 +280,11 @@ func (cs *CronService) List(ctx context.Context, in *pb.ListCronsRequest) (*pb.L
 	out := &pb.ListCronsResponse{}
 	for full := false; !full; {
 		q := core.CronQuery{After: after, Limit: limit - len(out.GetCrons()), Runs: max(runs, 1)}
-		page, at, more, err := cs.page(ctx, c, q, in.GetPrefix())
+		page, at, more, err := cs.page(ctx, c, q, in.GetPrefix(), core.ReadOptions{})
 		if err != nil {
 			return nil, err
 		}
-		out.At = ShowAt(at)
+		out.At = ShowAt(at[0])
 		for i := range page {
 			one := &page[i]
 			after = one.Name
@@ -289,22 +304,19 @@ func (cs *CronService) List(ctx context.Context, in *pb.ListCronsRequest) (*pb.L
 	return out, nil
 }
 
-// page reads a page of crons by name, of all partitions. more says that there may be others behind the last one.
-func (cs *CronService) page(ctx context.Context, c *call, q core.CronQuery, prefix string) (list []core.Cron, at core.At, more bool, err error) {
+// page reads a page of crons by name, of all partitions; at is where each of these stands. more says that there may be others behind the
+// last one.
+func (cs *CronService) page(ctx context.Context, c *call, q core.CronQuery, prefix string, o core.ReadOptions) (list []core.Cron, at []core.At, more bool, err error) {
 	if q.After == "" && prefix != "" {
 		q.After = before(prefix)
 	}
 	q.Bytes = cronPageBytes / max(c.t.parts, 1)
-	pages, mores := make([][]core.Cron, c.t.parts), make([]bool, c.t.parts)
+	pages, mores, at := make([][]core.Cron, c.t.parts), make([]bool, c.t.parts), make([]core.At, max(c.t.parts, 1))
 	if err := c.each(0, func(p core.Partition) (err error) {
-		var one core.At
-		pages[p.Index], mores[p.Index], one, err = cs.cron.Crons(ctx, p, q, core.ReadOptions{})
-		if p.Index == 0 {
-			at = one
-		}
+		pages[p.Index], mores[p.Index], at[p.Index], err = cs.cron.Crons(ctx, p, q, o)
 		return err
 	}); err != nil {
-		return nil, at, false, err
+		return nil, nil, false, err
 	}
 	// What lies behind the end of a page that was cut short is not known yet.
 	var end string

@@ -29,6 +29,9 @@ func (ks *KeyspaceService) Set(ctx context.Context, in *pb.SetKeyspaceRequest) (
 		return nil, fact
 	}
 	config, fact := keyspaceConfig(in.GetConfig())
+	if fact == nil && config.Writers {
+		fact = ks.s.shared("writers")
+	}
 	if fact != nil {
 		return nil, edge.Within("config", fact)
 	}
@@ -78,12 +81,14 @@ func keyspaceConfig(in *pb.KeyspaceConfig) (c core.KeyspaceConfig, fact core.Fac
 			return c, edge.Invalid("quota."+bound.field, "must not be negative")
 		}
 	}
-	return core.KeyspaceConfig{Bytes: q.GetBytes(), WriteRate: q.GetWritesPerSecond(), ByteRate: q.GetBytesPerSecond()}, nil
+	return core.KeyspaceConfig{
+		Bytes: q.GetBytes(), WriteRate: q.GetWritesPerSecond(), ByteRate: q.GetBytesPerSecond(), Writers: in.GetWriters(),
+	}, nil
 }
 
 // showKeyspaceConfig shows a keyspace's configuration.
 func showKeyspaceConfig(c core.KeyspaceConfig) *pb.KeyspaceConfig {
-	out := &pb.KeyspaceConfig{Version: c.Version}
+	out := &pb.KeyspaceConfig{Version: c.Version, Writers: c.Writers}
 	// A quota without bounds is not shown.
 	if c.Bytes != 0 || c.WriteRate != 0 || c.ByteRate != 0 {
 		out.Quota = &pb.KeyspaceQuota{Bytes: c.Bytes, WritesPerSecond: c.WriteRate, BytesPerSecond: c.ByteRate}

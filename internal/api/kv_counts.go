@@ -188,12 +188,12 @@ func (k *keyCounts) read(p core.Partition, keyspace string, keys, bytes int) {
 }
 
 // Key counts a key that is found.
-func (k *keyCounts) Key(ctx context.Context, p core.Partition, keyspace string, key []byte, o core.ReadOptions) (value []byte, rev uint64, at core.At, err error) {
-	value, rev, at, err = k.Backend.Key(ctx, p, keyspace, key, o)
-	if rev != 0 {
-		k.read(p, keyspace, 1, len(key)+len(value))
+func (k *keyCounts) Key(ctx context.Context, p core.Partition, keyspace string, key []byte, o core.ReadOptions) (core.KeyRead, core.At, error) {
+	read, at, err := k.Backend.Key(ctx, p, keyspace, key, o)
+	if read.Rev != 0 {
+		k.read(p, keyspace, 1, len(key)+len(read.Value))
 	}
-	return value, rev, at, err
+	return read, at, err
 }
 
 // Keys counts those that are found.

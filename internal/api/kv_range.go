@@ -148,7 +148,7 @@ func showPairs(pairs []core.KeyPair, sized bool) (out []*pb.KVPair, prefixes []*
 			prefixes = append(prefixes, &pb.KVPrefix{Prefix: pairs[i].Key})
 			continue
 		}
-		one := &pb.KVPair{Key: pairs[i].Key, Value: pairs[i].Value, Rev: pairs[i].Rev}
+		one := &pb.KVPair{Key: pairs[i].Key, Value: pairs[i].Value, Rev: pairs[i].Rev, Writer: ShowWriter(pairs[i].Writer)}
 		if sized {
 			one.Size = uint64(pairs[i].Size)
 		}

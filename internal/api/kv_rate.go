@@ -1,6 +1,8 @@
 package api
 
 import (
+	"time"
+
 	"github.com/millrace/millrace/internal/core"
 )
 
@@ -10,16 +12,19 @@ import (
 // Rated refuses a commit whose puts or creates come too fast, and takes from the rates what it lets through. A carried commit goes on to the
 // node that leads its partition, whose edge does not see it.
 func (s *Server) Rated(c *core.Commit, carried bool) core.Fact {
-	if wait, limit := s.node.keys.TakeRate(c.Partition, c.Ops, carried); wait > 0 {
-		return core.RateLimited{Limit: limit, RetryAfter: core.MillisOf(wait)}
-	}
-	return nil
+	return s.rated(s.node.keys.TakeRate(c.Partition, c.Ops, carried))
 }
 
 // RatedCreates is Rated for commits of one namespace that do nothing but create that many tasks.
 func (s *Server) RatedCreates(p core.Partition, tasks int, carried bool) core.Fact {
-	if wait, limit := s.node.keys.TakeCreates(p, tasks, carried); wait > 0 {
-		return core.RateLimited{Limit: limit, RetryAfter: core.MillisOf(wait)}
+	return s.rated(s.node.keys.TakeCreates(p, tasks, carried))
+}
+
+// rated refuses what must wait for a rate, and counts that.
+func (s *Server) rated(wait time.Duration, by core.RateHeld) core.Fact {
+	if wait <= 0 {
+		return nil
 	}
-	return nil
+	s.node.history.CountRefusal(by.Bound)
+	return core.RateLimited{Limit: by.Limit, RetryAfter: core.MillisOf(wait)}
 }

@@ -292,7 +292,15 @@ func countOf(r core.OpResult) uint64 {
 func ShowReads(reads []core.KeyRead) []*pb.KVRead {
 	out := make([]*pb.KVRead, len(reads))
 	for i := range reads {
-		out[i] = &pb.KVRead{Value: reads[i].Value, Rev: reads[i].Rev, Found: reads[i].Rev != 0}
+		out[i] = &pb.KVRead{Value: reads[i].Value, Rev: reads[i].Rev, Found: reads[i].Rev != 0, Writer: ShowWriter(reads[i].Writer)}
 	}
 	return out
+}
+
+// ShowWriter shows the task that wrote a key last; nil where none was kept.
+func ShowWriter(h *core.TaskHold) *pb.KeyWriter {
+	if h == nil {
+		return nil
+	}
+	return &pb.KeyWriter{Task: h.Task.String(), Token: uint64(h.Token)}
 }

@@ -209,11 +209,11 @@ func (ls *LimiterService) List(ctx context.Context, in *pb.ListLimitersRequest) 
 	if err != nil {
 		return nil, err
 	}
-	list, at, err := ls.page(ctx, c, in.GetPrefix(), after, limit)
+	list, at, err := ls.page(ctx, c, limiterPage{in.GetPrefix(), after, limit}, core.ReadOptions{})
 	if err != nil {
 		return nil, err
 	}
-	out := &pb.ListLimitersResponse{At: ShowAt(at)}
+	out := &pb.ListLimitersResponse{At: ShowAt(at[0])}
 	if len(list) == limit {
 		out.Cursor = showCursor([]byte(list[limit-1].Name))
 	}
@@ -223,20 +223,28 @@ func (ls *LimiterService) List(ctx context.Context, in *pb.ListLimitersRequest) 
 	return out, nil
 }
 
-// page reads limiters by name behind a name: those of the first partition, with what is used of them in all.
-func (ls *LimiterService) page(ctx context.Context, c *call, prefix, after string, limit int) ([]core.Limiter, core.At, error) {
-	list, at, err := ls.limiters.Limiters(ctx, c.t.in(0), prefix, after, limit, core.ReadOptions{})
+// limiterPage is a page of limiters: up to limit of those with a prefix, by name, behind a name.
+type limiterPage struct {
+	prefix, after string
+	limit         int
+}
+
+// page reads limiters: those of the first partition, with what is used of them in all. at is where each partition stands.
+func (ls *LimiterService) page(ctx context.Context, c *call, q limiterPage, o core.ReadOptions) (list []core.Limiter, at []core.At, err error) {
+	at = make([]core.At, max(c.t.parts, 1))
+	list, at[0], err = ls.limiters.Limiters(ctx, c.t.in(0), q.prefix, q.after, q.limit, o)
 	if err != nil || !c.t.several() {
 		return list, at, err
 	}
 	var mu sync.Mutex // guards list
 	err = c.each(1, func(p core.Partition) error {
-		more, _, err := ls.limiters.Limiters(ctx, p, prefix, after, limit, core.ReadOptions{})
+		more, one, err := ls.limiters.Limiters(ctx, p, q.prefix, q.after, q.limit, o)
 		if err != nil {
 			return err
 		}
 		mu.Lock()
 		defer mu.Unlock()
+		at[p.Index] = one
 		for i := range more {
 			at, ok := slices.BinarySearchFunc(list, more[i].Name, func(x core.Limiter, name string) int { return strings.Compare(x.Name, name) })
 			if ok {

@@ -316,9 +316,23 @@ func TestWhatIsSharedWaitsForTheFormat(t *testing.T) {
 	if e := apitest.ErrorOf(t, err); e.GetReason() != "not_supported" || e.GetField() != "config" {
 		t.Errorf("a queue of dead letters: %v", e)
 	}
+	keyspaces := pb.NewKeyspaceServiceClient(r.conn)
+	_, err = keyspaces.Set(apitest.As("acme/all"), &pb.SetKeyspaceRequest{Keyspace: "ks", Config: &pb.KeyspaceConfig{Writers: true}})
+	if e := apitest.ErrorOf(t, err); e.GetCode() != "INVALID_ARGUMENT" || e.GetReason() != "not_supported" || e.GetField() != "config.writers" ||
+		!strings.Contains(e.GetMessage(), "is supported once the upgrade of the cluster is finalized") {
+		t.Errorf("a keyspace that keeps writers: %v", e)
+	}
+	if _, err = keyspaces.Set(apitest.As("acme/all"), &pb.SetKeyspaceRequest{Keyspace: "ks", Config: &pb.KeyspaceConfig{}}); err != nil {
+		t.Errorf("a keyspace that keeps none: %v", err)
+	}
 	_, err = pb.NewBulkServiceClient(r.conn).Redrive(apitest.As("acme/all"), &pb.RedriveRequest{Queue: "q", ToQueue: "other"})
 	if e := apitest.ErrorOf(t, err); e.GetReason() != "not_supported" || e.GetField() != "to_queue" {
 		t.Errorf("a redrive to another queue: %v", e)
+	}
+	r.n.New = true // a node that has applied nothing cannot say so
+	_, err = pb.NewBulkServiceClient(r.conn).Redrive(apitest.As("acme/all"), &pb.RedriveRequest{Queue: "q", ToQueue: "other"})
+	if e := apitest.ErrorOf(t, err); e.GetCode() != "UNAVAILABLE" || e.GetReason() != "no_leader" {
+		t.Errorf("at a node that is new: %v", e)
 	}
 }
 

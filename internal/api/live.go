@@ -28,6 +28,14 @@ func (s *Server) beginLive(ctx context.Context, in Space) (*call, error) {
 	return s.begin(edge.WithNamespace(ctx, in.Name), false)
 }
 
+// unlessUnknown is an error that says something else than that the namespace is not there.
+func unlessUnknown(err error) error {
+	if edge.UnknownNamespace(err) {
+		return nil
+	}
+	return err
+}
+
 // liveEach reads each partition, and returns where the parts stand, in the order of partitions.
 func (c *call) liveEach(read func(p core.Partition) (core.At, error)) (at []core.At, err error) {
 	var mu sync.Mutex // guards at
@@ -95,10 +103,7 @@ func (s *Server) LiveQueues(ctx context.Context, in Space, limit int) ([]*pb.Que
 func (s *Server) liveQueues(ctx context.Context, in Space, limit int, each func([]core.QueueStats)) (c *call, all []core.QueueStats, at []core.At, err error) {
 	c, err = s.beginLive(ctx, in)
 	if err != nil {
-		if edge.UnknownNamespace(err) {
-			err = nil
-		}
-		return nil, nil, nil, err
+		return nil, nil, nil, unlessUnknown(err)
 	}
 	all, at, err = c.allQueues(ctx, limit, each)
 	return c, all, at, err
@@ -146,10 +151,7 @@ const liveSeen = 10 * time.Second
 func (s *Server) LiveWorkers(ctx context.Context, in Space) (list []*pb.Worker, partial bool, err error) {
 	c, err := s.beginLive(ctx, in)
 	if err != nil {
-		if edge.UnknownNamespace(err) {
-			err = nil
-		}
-		return nil, false, err
+		return nil, false, unlessUnknown(err)
 	}
 	found, partial := s.Workers().workers.Workers(ctx, c.partitions)
 	for i := range found {

@@ -64,6 +64,7 @@ func (qs *QueueService) GetNamespace(ctx context.Context, _ *pb.GetNamespaceRequ
 	}
 	out := &pb.GetNamespaceResponse{
 		Config: showNamespaceConfig(config), At: ShowAt(at), Partitions: qs.s.showPartitions(c.partitions),
+		Refusals: qs.s.showRefusals(ctx, c.t.part.Tenant, c.t.part.Namespace),
 	}
 	// Measured only where there is a bound.
 	if config.KeyBytes > 0 {

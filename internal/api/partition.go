@@ -53,7 +53,7 @@ func (t *Translator) partOfKey(key []byte) core.Partition {
 }
 
 // placeOf returns the partition that an op says it belongs to, or anywhere, nowhere or torn.
-// Ops that are of keys, tasks, repositories or points say it by what they name.
+// Ops that are of keys, tasks, batches, repositories or points say it by what they name.
 func (t *Translator) placeOf(op core.Op) int {
 	if create, ok := op.(*core.TaskCreate); ok {
 		return t.placeOfCreate(create)
@@ -61,15 +61,63 @@ func (t *Translator) placeOf(op core.Op) int {
 	if place, one := core.PlaceOf(op, t.parts); one {
 		return int(place)
 	}
-	if hold, ok := core.Settled(op); ok {
-		return t.placeOfID(hold.Task)
+	if id, ok := core.BatchOf(op); ok {
+		if !id.IsZero() {
+			return t.placeOfID(id)
+		}
+		if open, ok := op.(*core.BatchOpen); ok && !t.bound && t.pinnedFollowUp(open) {
+			return core.PinnedPartition
+		}
+		return anywhere // it is opened wherever the others are
+	}
+	if id, ok := core.TaskOf(op); ok {
+		return t.placeOfID(id)
 	}
 	return anywhere
 }
 
+// notFoundOf says that what an op names is not there, since the namespace does not have its partition.
+func notFoundOf(op core.Op) core.Fact {
+	if id, ok := core.BatchOf(op); ok {
+		return core.NotFound{Kind: "batch", ID: id.String()}
+	}
+	id, _ := core.TaskOf(op)
+	return core.NotFound{Kind: "task", ID: id.String()}
+}
+
 // placeOfCreate is the partition of a task that is to be made, or anywhere. torn: its id names another
-// one than its tag, key or batch does.
+// one than its tag, key or batch does. A tag, a batch or an id that places a task of a pinned queue elsewhere is left to Apply, which
+// refuses it.
 func (t *Translator) placeOfCreate(op *core.TaskCreate) int {
+	place := t.placeUnpinned(op)
+	switch {
+	// In a stream, Apply judges what says this partition, or none.
+	case t.bound && (t.part.Index != core.PinnedPartition || place == core.PinnedPartition || place == anywhere):
+	case op.Tag != "" || !op.Batch.IsZero() || !t.pinned(op.Queue):
+	case op.ID.IsZero() || op.ID.Partition() == core.PinnedPartition:
+		return core.PinnedPartition
+	}
+	return place
+}
+
+// pinned reports whether a queue is pinned, as far as this node knew when the request first asked.
+func (t *Translator) pinned(queue string) bool {
+	if !t.several() || t.pins == nil {
+		return false
+	}
+	pinned, asked := t.pinnedNow[queue]
+	if !asked {
+		pinned = t.pins.Pinned(t.in(core.PinnedPartition), queue)
+		if t.pinnedNow == nil {
+			t.pinnedNow = make(map[string]bool)
+		}
+		t.pinnedNow[queue] = pinned
+	}
+	return pinned
+}
+
+// placeUnpinned is placeOfCreate for a task of a queue that is not pinned.
+func (t *Translator) placeUnpinned(op *core.TaskCreate) int {
 	if op.ID.IsZero() && placedBy(op) == "id" {
 		if len(op.After) > 0 {
 			return t.placeOfID(op.After[0].Task)
@@ -81,6 +129,23 @@ func (t *Translator) placeOfCreate(op *core.TaskCreate) int {
 		return torn
 	}
 	return int(place)
+}
+
+// placeTemplate refuses what the server is to make tasks of in the translator's partition, if they belong to another one.
+func (t *Translator) placeTemplate(op *core.TaskCreate) core.Fact {
+	if !t.several() {
+		return nil
+	}
+	if op.Tag == "" && t.pinned(op.Queue) {
+		if t.part.Index != core.PinnedPartition {
+			return core.QueuePinned{Queue: op.Queue}
+		}
+		return nil
+	}
+	if by, place := placedBy(op), op.Place(t.parts); by != "id" && place != t.part.Index {
+		return edge.Belongs(by, int(place))
+	}
+	return nil
 }
 
 // placedBy is the field of a task that says where it belongs.
@@ -168,7 +233,7 @@ func (t *Translator) placeHold(field string, h core.TaskHold) (core.Partition, c
 }
 
 // place puts a commit into the partition of its fence, else of its first part that says one, and refuses parts that
-// belong elsewhere. Tasks without an id get one. Of a completion with effects the first op is the edge's own, and says
+// belong elsewhere. Tasks and batches without an id get one. Of a completion with effects the first op is the edge's own, and says
 // the partition; ops are counted after it.
 // Errors: WrongPartition lists the ops that belong elsewhere; a condition is refused by its path.
 func (t *Translator) place(c *core.Commit, own int) core.Fact {
@@ -190,8 +255,7 @@ func (t *Translator) place(c *core.Commit, own int) core.Fact {
 		case place != nowhere:
 			strays = append(strays, i)
 		case unknown == nil:
-			hold, _ := core.Settled(op) // nothing else is nowhere
-			unknown = edge.AtOp{Fact: core.NotFound{Kind: "task", ID: hold.Task.String()}, Op: i}
+			unknown = edge.AtOp{Fact: notFoundOf(op), Op: i}
 		}
 	}
 	if len(strays) > 0 {
@@ -207,8 +271,15 @@ func (t *Translator) place(c *core.Commit, own int) core.Fact {
 	}
 	c.Partition = t.in(home)
 	for _, op := range c.Ops {
-		if create, ok := op.(*core.TaskCreate); ok && create.ID.IsZero() {
-			create.ID = t.idAt(home)
+		switch op := op.(type) {
+		case *core.TaskCreate:
+			if op.ID.IsZero() {
+				op.ID = t.idAt(home)
+			}
+		case *core.BatchOpen:
+			if op.ID.IsZero() {
+				op.ID = t.idAt(home)
+			}
 		}
 	}
 	return nil

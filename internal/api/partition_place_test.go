@@ -15,7 +15,7 @@ import (
 func drawOp(t *rapid.T) (core.Op, int) {
 	key := []byte(rapid.SampledFrom([]string{"a", "b", "{a}x", "{b}x", "{}a", "c{", "d{}", "e"}).Draw(t, "key"))
 	id := core.PlacedID(1e12, rapid.Uint16Range(0, 3).Draw(t, "id in"), 4, [9]byte{1})
-	switch rapid.IntRange(0, 6).Draw(t, "kind") {
+	switch rapid.IntRange(0, 8).Draw(t, "kind") {
 	case 0:
 		return &core.KVPut{Key: key}, int(core.PlaceKey(key, 4))
 	case 1:
@@ -27,6 +27,13 @@ func drawOp(t *rapid.T) (core.Op, int) {
 			return &core.TaskComplete{Task: id.WithPartition(9)}, nowhere
 		}
 		return &core.TaskComplete{Task: id}, int(id.Partition())
+	case 4:
+		if rapid.IntRange(0, 4).Draw(t, "nowhere") == 0 {
+			return &core.BatchSeal{ID: id.WithPartition(9)}, nowhere
+		}
+		return &core.BatchSeal{ID: id}, int(id.Partition())
+	case 5:
+		return &core.BatchOpen{}, anywhere
 	}
 	op := &core.TaskCreate{Tag: rapid.SampledFrom([]string{"", "", "t", "u"}).Draw(t, "tag")}
 	op.Unique.Key = rapid.SampledFrom([]string{"", "", "v", "w"}).Draw(t, "unique")
@@ -107,6 +114,9 @@ func TestACommitGoesWhereItsFirstOpThatSaysAPlaceGoes(t *testing.T) {
 		for _, op := range c.Ops {
 			if create, ok := op.(*core.TaskCreate); ok && create.ID.Partition() != c.Partition.Index {
 				t.Fatalf("a task of partition %v has the id of %d", c.Partition, create.ID.Partition())
+			}
+			if batch, ok := core.BatchOf(op); ok && batch.Partition() != c.Partition.Index {
+				t.Fatalf("a batch of partition %v has the id of %d", c.Partition, batch.Partition())
 			}
 		}
 	})

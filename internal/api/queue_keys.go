@@ -52,10 +52,7 @@ func TaskKey(field, key string) core.Fact {
 
 // shared refuses what a cluster does from core.FormatShare on until it writes such entries.
 func (s *Server) shared(field string) core.Fact {
-	if s.Shares() {
-		return nil
-	}
-	return core.Invalid{Field: field, Reason: "not_supported", Message: "is supported once the upgrade of the cluster is finalized"}
+	return s.fromFormat(core.FormatShare, field, upgraded)
 }
 
 // Shares reports whether the cluster writes entries of core.FormatShare.

@@ -24,6 +24,11 @@ type HistoryBackend interface {
 	History(k history.Key, day bool) (lines []history.Line, ok bool)
 	// NodeAt tells where a node is, by its number: here, or at an address.
 	NodeAt(node uint64) (address string, here, known bool)
+	// CountRefusal counts that a bound refused something, or held it up. The node counts by itself what it refuses.
+	CountRefusal(b core.Bound)
+	// Refusals returns what the bounds of a namespace, or of a tenant where namespace is 0, refused in the last day, as all nodes count
+	// it that answer.
+	Refusals(ctx context.Context, tenant core.TenantID, namespace core.NamespaceID) core.Refusals
 }
 
 // showQueues shows queues with what their counters do not tell: rates, workers and limits.

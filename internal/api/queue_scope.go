@@ -35,7 +35,7 @@ func (s *Server) reachesQueue(ctx context.Context, name string) core.Fact {
 }
 
 // Hears refuses a caller to whom the rows of a topic are not to be told. kind and name are those of the topic; name is empty where it
-// is about all queues. A task and a job of another queue are answered as if they were not there.
+// is about all queues. A task, a job and a batch of another queue are answered as if they were not there.
 func (s *Server) Hears(ctx context.Context, kind, name string) error {
 	who, ok := edge.CallerOf(ctx)
 	if kind == "cluster" { // it is of no queue
@@ -53,6 +53,8 @@ func (s *Server) Hears(ctx context.Context, kind, name string) error {
 		_, _, err = s.Tasks().one(ctx, name)
 	case "bulk":
 		_, err = s.Bulk().Get(ctx, &pb.GetBulkRequest{Id: name})
+	case "batch":
+		_, err = s.Batches().Get(ctx, &pb.GetBatchRequest{Id: name})
 	default: // other topics are about the queue that they name, or about all
 		if fact := s.reachesQueue(ctx, name); fact != nil {
 			return fact
@@ -157,6 +159,8 @@ func (t *Translator) reachesOp(op core.Op) core.Fact {
 		return t.reachesQueue(op.Queue)
 	case *core.QueuePause:
 		return t.reachesQueue(op.Queue)
+	case *core.BatchOpen, *core.BatchSeal, *core.BatchCancel:
+		return t.reachesBatchOp(op)
 	}
 	if id, ok := core.TaskOf(op); ok {
 		return t.ReachesTask(id)
@@ -253,7 +257,14 @@ func (c *call) reachesEffect(ctx context.Context, e *core.Effect) bool {
 		return c.who.ReachesQueue(e.Space)
 	}
 	id, err := core.ParseTaskID(string(e.Key))
-	return err == nil && c.t.findTask(ctx, id) == nil
+	if err != nil {
+		return false
+	}
+	switch e.Op {
+	case core.OpBatchOpen, core.OpBatchSeal, core.OpBatchCancel:
+		return c.t.findBatch(ctx, id) == nil
+	}
+	return c.t.findTask(ctx, id) == nil
 }
 
 // reachesAs reports whether the caller's token reaches all workers of a list that have an id, wherever they run, and at least one where

@@ -238,8 +238,11 @@ func TestEveryOpOfACommitIsHeldToTheQueues(t *testing.T) {
 		"task_snooze": {&pb.Op{Op: &pb.Op_TaskSnooze{TaskSnooze: &pb.TaskSnooze{
 			Task: hold, Snooze: &pb.Snooze{Delay: spanOf(5)},
 		}}}, codes.NotFound},
-		"task_cancel": {&pb.Op{Op: &pb.Op_TaskCancel{TaskCancel: &pb.TaskCancel{Id: apitest.ID(1)}}}, codes.NotFound},
-		"queue_pause": {&pb.Op{Op: &pb.Op_QueuePause{QueuePause: &pb.QueuePause{Queue: "mail"}}}, codes.PermissionDenied},
+		"task_cancel":  {&pb.Op{Op: &pb.Op_TaskCancel{TaskCancel: &pb.TaskCancel{Id: apitest.ID(1)}}}, codes.NotFound},
+		"queue_pause":  {&pb.Op{Op: &pb.Op_QueuePause{QueuePause: &pb.QueuePause{Queue: "mail"}}}, codes.PermissionDenied},
+		"batch_open":   {&pb.Op{Op: &pb.Op_BatchOpen{BatchOpen: &pb.BatchOpen{Id: apitest.ID(7), OnDone: &pb.TaskTemplate{Queue: "mail"}}}}, codes.PermissionDenied},
+		"batch_seal":   {&pb.Op{Op: &pb.Op_BatchSeal{BatchSeal: &pb.BatchSeal{Id: apitest.ID(7)}}}, codes.NotFound},
+		"batch_cancel": {&pb.Op{Op: &pb.Op_BatchCancel{BatchCancel: &pb.BatchCancel{Id: apitest.ID(7)}}}, codes.NotFound},
 	} {
 		tried[name] = true
 		r := newRig(t, edge.Limits{})
@@ -272,6 +275,43 @@ func TestEveryOpOfACommitIsHeldToTheQueues(t *testing.T) {
 		if row.kind.Service() == core.ServiceQueue && !tried[row.kind.Name()] {
 			t.Errorf("op %s is not tried", row.kind.Name())
 		}
+	}
+}
+
+// noBatches knows no batch.
+type noBatches struct{ BatchBackend }
+
+func (noBatches) Batch(_ context.Context, _ core.Partition, id core.TaskID, _ core.ReadOptions) (core.Batch, core.At, error) {
+	return core.Batch{}, core.At{}, core.NotFound{Kind: "batch", ID: id.String()}
+}
+
+// TestABatchThatACommitOpensIsReachedByItsLaterOps: it is not there before, so that a look-up finds nothing.
+func TestABatchThatACommitOpensIsReachedByItsLaterOps(t *testing.T) {
+	open := &pb.Op{Op: &pb.Op_BatchOpen{BatchOpen: &pb.BatchOpen{Id: apitest.ID(7), OnDone: &pb.TaskTemplate{Queue: "mail"}}}}
+	add := &pb.Op{Op: &pb.Op_TaskCreate{TaskCreate: &pb.TaskSpec{Queue: "mail", Batch: apitest.ID(7)}}}
+	seal := &pb.Op{Op: &pb.Op_BatchSeal{BatchSeal: &pb.BatchSeal{Id: apitest.ID(7)}}}
+	other := &pb.Op{Op: &pb.Op_BatchSeal{BatchSeal: &pb.BatchSeal{Id: apitest.ID(8)}}}
+	of := func(ops ...*pb.Op) *pb.CommitRequest { return &pb.CommitRequest{Ops: ops} }
+	for name, c := range map[string]struct {
+		in    *pb.CommitRequest
+		there bool // before the commit, as another one's
+		as    string
+		want  codes.Code
+	}{
+		"opened, filled, sealed":          {of(open, add, seal), false, "mail", codes.OK},
+		"filled before it is opened":      {of(add, open), false, "mail", codes.NotFound},
+		"sealed without being opened":     {of(seal), false, "mail", codes.NotFound},
+		"another one is sealed":           {of(open, other), false, "mail", codes.NotFound},
+		"opened again, and reached":       {of(open, add, seal), true, "mail", codes.OK},
+		"opened by one that is not of it": {of(&pb.Op{Op: &pb.Op_BatchOpen{BatchOpen: &pb.BatchOpen{Id: apitest.ID(7)}}}, seal), true, "web", codes.NotFound},
+	} {
+		r := newRig(t, edge.Limits{})
+		r.n.AddTask(r.t, "acme", apitest.ID(1)) // its namespace is there
+		if !c.there {
+			r.s.node.batches = noBatches{r.s.node.batches}
+		}
+		_, err := pb.NewCommitServiceClient(r.conn).Commit(apitest.As("acme/all/queues="+c.as), c.in)
+		apitest.ExpectCode(t, name, err, c.want)
 	}
 }
 
@@ -353,6 +393,10 @@ func TestAnEffectOfAnotherQueueIsNotNamed(t *testing.T) {
 		create := core.Effect{Op: core.OpTaskCreate, Space: "web", Key: []byte(apitest.ID(3))}
 		cancel := core.Effect{Op: core.OpTaskCancel, Key: []byte(apitest.ID(1))} // a task of mail
 		put := core.Effect{Op: core.OpKVPut, Space: "ks", Key: []byte("k")}
+		seal := core.Effect{Op: core.OpBatchSeal, Key: []byte(apitest.ID(7))} // a batch whose follow-up is of mail
+		if c.reachesEffect(t.Context(), &seal) != want[1] {
+			t.Errorf("%s: the seal of a batch, want %v", token, want[1])
+		}
 		got := [2]bool{c.reachesEffect(t.Context(), &create), c.reachesEffect(t.Context(), &cancel)}
 		if got != want || !c.reachesEffect(t.Context(), &put) {
 			t.Errorf("%s: create, cancel %v, want %v", token, got, want)

@@ -67,11 +67,11 @@ func (ks *KVService) Get(ctx context.Context, in *pb.KVGetRequest) (*pb.KVGetRes
 		return nil, fact
 	}
 	// An absent key has revision 0.
-	value, rev, at, err := ks.keys.Key(ctx, c.t.partOfKey(in.GetKey()), in.GetKeyspace(), in.GetKey(), o)
+	read, at, err := ks.keys.Key(ctx, c.t.partOfKey(in.GetKey()), in.GetKeyspace(), in.GetKey(), o)
 	if err != nil {
 		return nil, err
 	}
-	return &pb.KVGetResponse{Value: value, Rev: rev, Found: rev != 0, At: ShowAt(at)}, nil
+	return &pb.KVGetResponse{Value: read.Value, Rev: read.Rev, Found: read.Rev != 0, At: ShowAt(at), Writer: ShowWriter(read.Writer)}, nil
 }
 
 // QueueService configures queues and counts what is in them.
@@ -324,11 +324,22 @@ func (h *healthService) Check(_ context.Context, in *healthpb.HealthCheckRequest
 
 // removes refuses the removal of a kind of thing until the cluster writes entries that may remove it.
 func (s *Server) removes(kind string) core.Fact {
-	if s.node.self.Format() >= core.FormatQueues {
-		return nil
-	}
-	return core.Invalid{Field: kind, Reason: "not_supported", Message: kind + "s are removed once the upgrade of the cluster is finalized"}
+	return s.fromFormat(core.FormatQueues, kind, kind+"s are removed once the upgrade of the cluster is finalized")
 }
+
+// fromFormat refuses what a cluster does from a format on until it writes such entries. A node that is new does not know yet.
+func (s *Server) fromFormat(format uint16, field, message string) core.Fact {
+	switch {
+	case s.node.self.Format() >= format:
+		return nil
+	case !s.node.self.KnowsFormat():
+		return core.Unavailable{Reason: "no_leader"}
+	}
+	return core.Invalid{Field: field, Reason: "not_supported", Message: message}
+}
+
+// upgraded is what a caller is told of what is supported by the next format.
+const upgraded = "is supported once the upgrade of the cluster is finalized"
 
 // The services, for other ways in: who calls them has done what guard does.
 

@@ -227,7 +227,7 @@ func showQueueConfig(c core.QueueConfig) *pb.QueueConfig {
 	out.CancelGrace, out.DefaultTtl, out.MaxTasks, out.MaxBytes = spanOrOff(l.CancelGrace), spanOf(l.DefaultTTL), l.MaxTasks, l.MaxBytes
 	out.Ceilings = showCeilings(l)
 	showShare(out, &c.Share)
-	out.DeadLetter = c.Share.DeadLetter
+	out.DeadLetter, out.Pinned = c.Share.DeadLetter, c.Share.Pins()
 	return out
 }
 

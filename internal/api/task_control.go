@@ -130,10 +130,7 @@ func (ts *TaskService) change(ctx context.Context, id string, request []byte, op
 
 // operated refuses what a cluster does from core.FormatOperate on until it writes such entries.
 func (s *Server) operated(field string) core.Fact {
-	if s.o.Backend.Format() >= core.FormatOperate {
-		return nil
-	}
-	return core.Invalid{Field: field, Reason: "not_supported", Message: "is supported once the upgrade of the cluster is finalized"}
+	return s.fromFormat(core.FormatOperate, field, upgraded)
 }
 
 // reason holds why an operator does something to its length.

@@ -47,7 +47,13 @@ func (ts *TenantService) Get(ctx context.Context, in *pb.GetTenantRequest) (*pb.
 	}
 	most := t.Config.Tasks.OrDefault()
 	over := t.Use.Less(core.TaskUse{Tasks: uint64(most.Tasks), Bytes: uint64(most.Bytes), Running: uint64(most.Running)})
+	// One that nothing was stored of was refused nothing.
+	var refusals *pb.Refusals
+	if t.ID != 0 {
+		refusals = ts.s.showRefusals(ctx, t.ID, 0)
+	}
 	return &pb.GetTenantResponse{
+		Refusals:     refusals,
 		CurrentTasks: t.Use.Tasks, CurrentTaskBytes: t.Use.Bytes, CurrentRunningTasks: t.Use.Running, CurrentStreams: uint64(max(t.Streams, 0)),
 		OvershootTasks: over.Tasks, OvershootTaskBytes: over.Bytes, OvershootRunningTasks: over.Running,
 		RecentTaskCreatesPerSecond: t.Creates.Puts, OvershootTaskCreates: t.Creates.OverPuts,
@@ -102,9 +108,12 @@ func (ts *TenantService) Set(ctx context.Context, in *pb.SetTenantRequest) (*pb.
 		Weight: int64(c.GetWeight()), CreateRate: c.GetTaskCreatesPerSecond(), Streams: c.GetStreams(),
 		Tasks: core.TaskBounds{Tasks: c.GetTasks(), Bytes: c.GetTaskBytes(), Running: c.GetRunningTasks()},
 	}
-	if format := ts.s.node.self.Format(); config.Shares() && format < core.FormatShare { // older programs cannot read it in the log
-		return nil, core.Invalid{Field: "config", Reason: "not_supported", Message: fmt.Sprintf(
-			"weights of tenants and bounds on their tasks need format %d of the cluster, which has %d", core.FormatShare, format)}
+	if config.Shares() { // older programs cannot read it in the log
+		fact := ts.s.fromFormat(core.FormatShare, "config", fmt.Sprintf(
+			"weights of tenants and bounds on their tasks need format %d of the cluster, which has %d", core.FormatShare, ts.s.node.self.Format()))
+		if fact != nil {
+			return nil, fact
+		}
 	}
 	next, err := ts.tenants.SetTenant(ctx, in.GetTenant(), config, version)
 	if err != nil {

@@ -33,6 +33,10 @@ type Translator struct {
 	parts int
 	// leads tells which partitions this node leads; nil: none is preferred.
 	leads PlaceBackend
+	// pins tells which queues are in one partition; nil: none is.
+	pins QueueBackend
+	// pinnedNow is what pins told of queues: one request is placed by one answer.
+	pinnedNow map[string]bool
 	// points tells what points must be like.
 	points SearchBackend
 	// edge looks up the facts of transactions of refs, and the vectors of points.
@@ -43,6 +47,8 @@ type Translator struct {
 
 	// queues is what was found out of the queues of tasks.
 	queues queueLooks
+	// opens are the batches that earlier ops of the commit that is read open under ids of their own.
+	opens []core.TaskID
 
 	// seed is made of what makes the commit that is read repeatable; zero: nothing does. seedMs is the
 	// time of the ids of its tasks, in milliseconds, and drawn how many were drawn.

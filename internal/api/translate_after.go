@@ -54,9 +54,12 @@ func (t *Translator) after(op *core.TaskCreate, in *pb.TaskSpec) core.Fact {
 	return nil
 }
 
-// awaits returns the partition of a task that a new one waits for, or of its batch, that is not in a place, and the field that names it;
-// false: there is none.
+// awaits returns the partition of a task that a new one waits for, or of its batch, or of a task that a new batch makes, that is not in a
+// place, and the field that names it; false: there is none.
 func (t *Translator) awaits(op core.Op, place int) (field string, other int, ok bool) {
+	if batch, isBatch := op.(*core.BatchOpen); isBatch {
+		return t.followsElsewhere(batch, place)
+	}
 	create, isCreate := op.(*core.TaskCreate)
 	if !isCreate {
 		return "", 0, false

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/internal/edge"
 )
 
-// opRow is what the edge knows of an op of a commit. The rows of a service stand where its ops are read: taskOps, keyOps, refOps,
-// pointOps.
+// opRow is what the edge knows of an op of a commit. The rows of a service stand where its ops are read: taskOps, batchOps,
+// keyOps, refOps, pointOps.
 type opRow struct {
 	// kind is the op of the log. Its name is that of the contract's member, and its service must not be
 	// disabled.
@@ -39,7 +39,7 @@ func (r opRow) orAny(scopes auth.Scopes) opRow {
 // ops are the rows of all ops, by the type of their member.
 var ops = func() map[reflect.Type]opRow {
 	out := make(map[reflect.Type]opRow)
-	for _, row := range slices.Concat(taskOps, keyOps, refOps, pointOps) {
+	for _, row := range slices.Concat(taskOps, batchOps, keyOps, refOps, pointOps) {
 		out[row.member] = row
 	}
 	return out
@@ -56,6 +56,7 @@ func opRules() map[string]edge.Rule {
 
 // ops appends the ops of a commit, or of effects.
 func (t *Translator) ops(out []core.Op, in []*pb.Op) ([]core.Op, core.Fact) {
+	t.opens = nil
 	for i, o := range in {
 		op, fact := t.op(o)
 		if fact != nil {

@@ -109,7 +109,9 @@ func (c *call) writtenNow(ctx context.Context, e *core.Effect, o core.ReadOption
 	var now uint64 // its revision, or its version; 0: it is not there
 	var err error
 	if e.Op.Service() == core.ServiceKV {
-		_, now, _, err = c.s.node.keys.Key(ctx, c.t.part, e.Space, e.Key, o)
+		var read core.KeyRead
+		read, _, err = c.s.node.keys.Key(ctx, c.t.part, e.Space, e.Key, o)
+		now = read.Rev
 	} else {
 		var points []core.StoredPoint
 		points, _, err = c.s.node.search.Points(ctx, c.t.part, e.Space, []string{string(e.Key)}, o)

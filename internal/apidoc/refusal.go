@@ -93,6 +93,7 @@ func headers() object {
 	return object{
 		{"Millrace-Index", text("Where the answer stands: partition/epoch/index.")},
 		{"Millrace-Rev", text("The revision of the key, or of the repository's refs.")},
+		{"Millrace-Writer", text("The task that wrote the key last, and the token of its attempt behind a blank.")},
 		{"Millrace-Size", text("The length of the whole content in bytes, where the body may be a part of it.")},
 		{"Millrace-Type", text("The content type that the client gave.")},
 		{"Content-Disposition", text("attachment: a browser saves the content and does not show it.")},

@@ -21,6 +21,30 @@ type ApplyContext struct {
 	// Revs is how many revisions from Rev on the commit has used so far. A service raises it only where an op uses several:
 	// an op with OpTakesRev uses the one that the commit's writes share.
 	Revs uint64
+
+	// holder is what Holder returns, once looked is set.
+	holder TaskHold
+	looked bool
+}
+
+// Holder returns the lease that the commit is applied under: the one that the first of its ops to settle a task ends, or else
+// that of its fence. It is the zero hold for a commit from outside of any task, and for timed work. The commit is looked through
+// once, however often its ops ask.
+func (c *ApplyContext) Holder() TaskHold {
+	if c.looked || c.Commit == nil {
+		return c.holder
+	}
+	c.looked = true
+	if c.Commit.Fence != nil {
+		c.holder = TaskHold(*c.Commit.Fence)
+	}
+	for _, op := range c.Commit.Ops {
+		if hold, ok := Settled(op); ok {
+			c.holder = hold
+			break
+		}
+	}
+	return c.holder
 }
 
 // Applied is what Apply hands to the node for one entry.

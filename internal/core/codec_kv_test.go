@@ -95,6 +95,21 @@ func TestGoldenBytesOfOpsOnKeys(t *testing.T) {
 	}
 }
 
+// Keyspaces that keep writers. Without that the bytes of a configuration are those of keys.golden.
+func TestGoldenBytesOfKeyspacesThatKeepWriters(t *testing.T) {
+	goldenEntry(t, "writers4.golden", &Entry{Format: FormatShare, Stamp: 1_700_000_000_123, Proposer: 5<<32 | 1, Seq: 42, Commits: []Commit{{
+		Partition: Partition{Tenant: 7, Namespace: 300, Index: 2}, Ops: []Op{
+			&KeyspaceSet{Keyspace: "n", IfVersion: -1, Config: KeyspaceConfig{Version: 4, Bytes: 1 << 30, WriteRate: 1000, ByteRate: 1 << 20, Writers: true}},
+			&KeyspaceSet{Keyspace: "n", Config: KeyspaceConfig{Writers: true}},
+		},
+	}}})
+	for _, c := range []KeyspaceConfig{{}, {Version: 1, Writers: true}, {Version: 300, Bytes: 7}} {
+		if got, err := DecodeKeyspaceConfig(AppendKeyspaceConfig(nil, &c)); err != nil || got != c {
+			t.Errorf("%+v reads as %+v, %v", c, got, err)
+		}
+	}
+}
+
 func TestEncodingsOfOpsOnKeysThatAreCutAreRefused(t *testing.T) {
 	whole := AppendEntry(nil, sampleKeys())
 	for n := range whole {

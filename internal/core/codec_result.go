@@ -296,6 +296,9 @@ func (w *writer) fact(fact Fact) {
 		w.text(f.Kind)
 		w.text(f.ID)
 		w.text(f.By)
+	case QueuePinned:
+		w.byte(factQueuePinned)
+		w.text(f.Queue)
 	default:
 		w.nodeFact(fact)
 	}
@@ -343,6 +346,8 @@ func (r *reader) fact() Fact {
 		return r.notEmpty()
 	case factInUse:
 		return InUse{Kind: r.text(), ID: r.text(), By: r.text()}
+	case factQueuePinned:
+		return QueuePinned{Queue: r.text()}
 	default:
 		return r.nodeFact(number)
 	}

@@ -127,6 +127,7 @@ func allFacts() []Fact {
 		WrongState{},
 		RevMismatch{},
 		WrongPartition{},
+		QueuePinned{Queue: "mail"},
 		Exhausted{},
 		TooLarge{},
 		Invalid{},

@@ -10,7 +10,7 @@ const MaxEffectKey = 256
 type Effect struct {
 	Op    OpKind // of a change of a ref: its own kind
 	Space string // keyspace, repository, collection or queue; empty: the op has none
-	Key   []byte // key, name of the ref, id of the point or of the task, at most MaxEffectKey bytes
+	Key   []byte // key, name of the ref, id of the point, of the task or of the batch, at most MaxEffectKey bytes
 	Rev   uint64 // revision of what was written, or version of the point; 0: it has none
 	To    string // of a ref: what it points to from then on; empty: it is gone
 	Long  bool   // Key was cut
@@ -86,6 +86,9 @@ func effectOf(op Op) Effect {
 		}
 	case *QueuePause:
 		e.Space = op.Queue
+	case *BatchOpen, *BatchSeal, *BatchCancel:
+		id, _ := BatchOf(op)
+		e.Key = []byte(id.String())
 	default:
 		if w, ok := WrittenBy(op); ok {
 			e.Space, e.Key = w.In, w.Key

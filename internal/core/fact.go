@@ -67,6 +67,9 @@ type RevMismatch struct {
 // WrongPartition lists the ops of a commit that do not belong to its partition.
 type WrongPartition struct{ Ops []int }
 
+// QueuePinned refuses a task of a pinned queue outside its partition.
+type QueuePinned struct{ Queue string }
+
 // Exhausted says that a quota or bound is used up: the limit's name and its value.
 type Exhausted struct {
 	// Name of the limit, as clients know it.
@@ -119,6 +122,7 @@ func (WrongState) Code() errs.Code      { return errs.WrongState }
 func (WrongBatch) Code() errs.Code      { return errs.WrongState }
 func (RevMismatch) Code() errs.Code     { return errs.PreconditionFailed }
 func (WrongPartition) Code() errs.Code  { return errs.WrongPartition }
+func (QueuePinned) Code() errs.Code     { return errs.WrongPartition }
 func (Exhausted) Code() errs.Code       { return errs.ResourceExhausted }
 func (TooLarge) Code() errs.Code        { return errs.TooLarge }
 func (Invalid) Code() errs.Code         { return errs.InvalidArgument }
@@ -164,6 +168,11 @@ func (e WrongPartition) Error() string {
 	}
 	return "outside the commit's partition: " + strings.Join(parts, ", ")
 }
+
+func (e QueuePinned) Error() string {
+	return fmt.Sprintf("queue %q is bounded or ordered as a whole: its tasks are made in partition %d", e.Queue, PinnedPartition)
+}
+
 func (e Exhausted) Error() string { return fmt.Sprintf("limit %s of %d reached", e.Limit, e.Max) }
 func (e TooLarge) Error() string {
 	if e.Field == "" {

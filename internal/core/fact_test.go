@@ -20,7 +20,7 @@ func TestTheCodeOfAFactStays(t *testing.T) {
 		errs.LeaseLost:          {LeaseLost{}},
 		errs.WrongState:         {WrongState{}, SessionExpired{}, SearchState{}, NotEmpty{}, InUse{}, WrongMembership{}, NotMoved{}, FormatHeld{}, WrongBatch{}},
 		errs.PreconditionFailed: {RevMismatch{}, VersionMismatch{}, NotAdded{}, ref(RefMismatch), ref(RefRepoReadOnly)},
-		errs.WrongPartition:     {WrongPartition{}},
+		errs.WrongPartition:     {WrongPartition{}, QueuePinned{}},
 		errs.RateLimited:        {RateLimited{}},
 		errs.ResourceExhausted:  {Exhausted{}, ref(RefLimit)},
 		errs.NotLeader:          {NotLeader{}},

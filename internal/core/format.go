@@ -21,7 +21,8 @@ const FormatQueues uint16 = 2
 const FormatOperate uint16 = 3
 
 // FormatShare is the format from which tasks have keys, costs, limiters and tasks that they wait for; from which queues have limits,
-// share themselves out between keys; from which crons make tasks; and from which batches count tasks.
+// share themselves out between keys; from which crons make tasks; from which batches count tasks; and from which keyspaces keep
+// who wrote their keys.
 const FormatShare uint16 = 4
 
 // FormatCurrent is the newest entry format that this source defines.

@@ -8,6 +8,8 @@ type KeyspaceConfig struct {
 	Bytes     int64  // on disk, in all partitions together
 	WriteRate int64  // puts per second, of all nodes together
 	ByteRate  int64  // bytes of keys and values put per second, judged likewise
+	// Writers keeps with each value the lease under which it was put: see ApplyContext.Holder. From FormatShare on.
+	Writers bool
 }
 
 // KeyRate is what may be put in a second; 0 = no bound.
@@ -77,6 +79,7 @@ func (w *writer) keyspaceConfig(c *KeyspaceConfig) {
 	f.int(c.Bytes)
 	f.int(c.WriteRate)
 	f.int(c.ByteRate)
+	f.has(c.Writers) // without it the bytes are those of before FormatShare
 }
 
 // keyspaceConfig reads into c, which must be the zero value.
@@ -84,6 +87,7 @@ func (r *reader) keyspaceConfig(c *KeyspaceConfig) {
 	f := r.fields(false)
 	c.Version = f.uint(math.MaxUint64)
 	c.Bytes, c.WriteRate, c.ByteRate = f.int(), f.int(), f.int()
+	c.Writers = f.has()
 	f.end()
 }
 

@@ -21,8 +21,9 @@ const (
 
 // KeyRead is what a key held when it was read.
 type KeyRead struct {
-	Value []byte
-	Rev   uint64 // 0: the key, or its keyspace, is absent
+	Value  []byte
+	Rev    uint64    // 0: the key, or its keyspace, is absent
+	Writer *TaskHold // of the last write; nil: none was kept
 }
 
 // KeyRange asks for the keys of a keyspace from From up to, without it, To, of which an empty one is the end; or for those
@@ -43,8 +44,10 @@ type KeyPair struct {
 	Key   []byte
 	Value []byte
 	Rev   uint64
-	Size  int  // of the whole value
-	Many  bool // it stands for all keys of the range that begin with Key, which ends with the delimiter
+	// Writer is the lease under which the key was written last; nil: none was kept.
+	Writer *TaskHold
+	Size   int  // of the whole value
+	Many   bool // it stands for all keys of the range that begin with Key, which ends with the delimiter
 }
 
 // KeyCursor reads a range as it was at one instant. It is for one goroutine, and must be closed.

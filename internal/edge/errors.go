@@ -212,6 +212,8 @@ func describe(e *pb.Error, fact core.Fact, values bool) {
 			ops[i] = strconv.Itoa(op)
 		}
 		e.Details = map[string]string{"ops": strings.Join(ops, ",")}
+	case core.QueuePinned:
+		e.Reason, e.Details = "queue_pinned", map[string]string{"partition": strconv.Itoa(core.PinnedPartition), "queue": f.Queue}
 	case core.RefRefused:
 		describeRefused(e, f)
 	case txnState:

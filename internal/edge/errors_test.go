@@ -65,6 +65,7 @@ func TestFactsTellWhatAClientNeeds(t *testing.T) {
 		"SessionExpired":   `code:"WRONG_STATE" reason:"session_expired" message:"session expired"`,
 		"NotMoved":         `code:"WRONG_STATE" reason:"not_moved" message:"not_moved: node 3 is behind"`,
 		"FormatHeld":       `code:"WRONG_STATE" reason:"format_held" message:"format_held: format 2: the program of node 1 does not know it, the program of node 3 does not know it, node 4 is not reached" details:{key:"format" value:"2"} details:{key:"older" value:"1,3"} details:{key:"silent" value:"4"}`,
+		"QueuePinned":      `code:"WRONG_PARTITION" reason:"queue_pinned" message:"queue \"mail\" is bounded or ordered as a whole: its tasks are made in partition 0" details:{key:"partition" value:"0"} details:{key:"queue" value:"mail"}`,
 		"InUse":            `code:"WRONG_STATE" reason:"limiter_in_use" message:"limiter \"api\" is in use by queue mail" details:{key:"by" value:"queue mail"} details:{key:"limiter" value:"api"}`,
 		"NotEmpty":         `code:"WRONG_STATE" reason:"namespace_not_empty" message:"the namespace is not empty: it has tasks, keys" details:{key:"held" value:"tasks,keys"}`,
 		"WrongBatch":       `code:"WRONG_STATE" reason:"batch_closed" message:"batch 00000000000000000000000000 is sealed" details:{key:"batch" value:"00000000000000000000000000"} details:{key:"state" value:"sealed"}`,

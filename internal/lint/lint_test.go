@@ -124,6 +124,10 @@ func TestShipped(t *testing.T) {
 		if target != "./cmd/millrace" {
 			continue
 		}
+		if os.Getenv("MILLRACE_CHECK") == "" {
+			t.Log("make check looks into the binary: all packages are compiled once more for it")
+			continue
+		}
 		found, err := checkBinary(root, r.module, target, "", t.TempDir())
 		if err != nil {
 			t.Error(err)

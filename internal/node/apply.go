@@ -93,8 +93,9 @@ func (s *shard) applyEntry(e replog.Entry) error {
 	a := &s.applier.now
 	*a = appliedEntry{index: e.Index, entry: entry, own: f}
 	defer func() { *a = appliedEntry{} }()
+	began := s.n.o.Clock.Boot()
 	s.applier.machineMu.Lock()
-	if a.Applied, err = s.judge(e.Index, entry, f.early(a.at)); err == nil && len(a.Results) != len(entry.Commits) {
+	if a.Applied, err = s.judge(e.Index, entry, f.early(a.at, s.n.countRefused)); err == nil && len(a.Results) != len(entry.Commits) {
 		err = errs.Corruptf("%d results for %d commits", len(a.Results), len(entry.Commits))
 	}
 	if err != nil {
@@ -108,6 +109,7 @@ func (s *shard) applyEntry(e replog.Entry) error {
 	}
 	s.publish(e.Index)
 	if f != nil {
+		f.took = s.n.o.Clock.Boot() - began
 		s.answer(f, entry, a.Results, a.at)
 	}
 	s.tellAfter(a)
@@ -165,9 +167,9 @@ func (s *shard) open(data []byte) (*inflight, *core.Entry, error) {
 }
 
 // early returns what answers, while the entry is being applied, each proposal whose commits are judged: clients need not
-// wait for the other proposals of the entry. The entry is committed, and every read waits until it is applied as a whole, so
+// wait for the other proposals of the entry. judged is told of the results first. The entry is committed, and every read waits until it is applied as a whole, so
 // no client can tell the difference. What a session settles waits for the end: its slots change hands there.
-func (f *inflight) early(at func(core.Partition) core.At) func([]core.Result) {
+func (f *inflight) early(at func(core.Partition) core.At, judged func(core.Partition, []core.Result)) func([]core.Result) {
 	if f == nil || len(f.proposals) == 0 {
 		return nil
 	}
@@ -181,6 +183,7 @@ func (f *inflight) early(at func(core.Partition) core.At) func([]core.Result) {
 			own := results[from:len(results):len(results)]
 			next, from = next+1, len(results)
 			if p.settles == nil {
+				judged(p.commits[0].Partition, own)
 				p.done(core.Proposed{Results: own, At: at(p.commits[0].Partition)})
 			}
 		}
@@ -192,7 +195,9 @@ func (s *shard) answer(f *inflight, entry *core.Entry, results []core.Result, at
 	i := f.first()
 	for _, p := range f.proposals {
 		if p.settles != nil {
-			p.done(core.Proposed{Results: results[i : i+len(p.commits)], At: at(p.commits[0].Partition)})
+			own := results[i : i+len(p.commits)]
+			s.n.countRefused(p.commits[0].Partition, own)
+			p.done(core.Proposed{Results: own, At: at(p.commits[0].Partition)})
 		}
 		i += len(p.commits)
 	}
@@ -201,7 +206,11 @@ func (s *shard) answer(f *inflight, entry *core.Entry, results []core.Result, at
 			i++
 		}
 		r := results[i]
-		s.view.more.Store(r.Refusal == nil && len(r.Ops) == 1 && r.Ops[0].More)
+		more := r.Refusal == nil && len(r.Ops) == 1 && r.Ops[0].More
+		if tick, ok := entry.Commits[i].Ops[0].(*core.Tick); more && ok {
+			s.view.timerCost.Store(int64(f.took) / int64(max(tick.Max, 1)))
+		}
+		s.view.more.Store(more)
 		s.view.timers.Store(false)
 		s.poke()
 	}

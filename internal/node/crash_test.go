@@ -113,12 +113,12 @@ func (r *rig) audit(a *acked) error {
 				return err
 			}
 			for _, t := range page.Tasks {
-				_, rev, _, err := r.node.Key(ctx, r.ns, "done", []byte(t.ID.String()), core.ReadOptions{})
+				k, _, err := r.node.Key(ctx, r.ns, "done", []byte(t.ID.String()), core.ReadOptions{})
 				if err != nil {
 					return err
 				}
-				if (rev > 0) != (s == core.Completed) {
-					return fmt.Errorf("task %s is %v and its effect is there: %v", t.ID, s, rev > 0)
+				if (k.Rev > 0) != (s == core.Completed) {
+					return fmt.Errorf("task %s is %v and its effect is there: %v", t.ID, s, k.Rev > 0)
 				}
 			}
 			cursor = page.Next

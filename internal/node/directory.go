@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/machine/commit"
+	"github.com/millrace/millrace/internal/machine/queue"
 )
 
 // shardOf returns the shard of a partition that this node has heard of. NotFound is also what a partition gets whose
@@ -196,9 +198,21 @@ func (n *Node) Nodes() (out []string) {
 // Moved returns a channel that is closed when the leader of any shard changes, or begins to serve, or the members do.
 func (n *Node) Moved() <-chan struct{} { return n.moved.wait() }
 
+// Pinned reports whether this node's replica of a partition has a queue that is pinned. It may lag behind what the leader has.
+func (n *Node) Pinned(p core.Partition, name string) bool {
+	return n.replicaHas(p, func(m *queue.Machine) bool { return m.Pinned(name) })
+}
+
 // Backlog reports whether this node's replica of a partition has ready tasks in one of the queues. It may lag behind what
 // the leader has.
 func (n *Node) Backlog(p core.Partition, queues []core.GrantQueue) bool {
+	return n.replicaHas(p, func(m *queue.Machine) bool {
+		return slices.ContainsFunc(queues, func(q core.GrantQueue) bool { return m.ReadyCount(q.Name) > 0 })
+	})
+}
+
+// replicaHas reports what fn finds in the queues of this node's replica of a partition; false where there are none.
+func (n *Node) replicaHas(p core.Partition, fn func(m *queue.Machine) bool) bool {
 	s, err := n.shardOf(p)
 	if err != nil {
 		return false
@@ -206,13 +220,5 @@ func (n *Node) Backlog(p core.Partition, queues []core.GrantQueue) bool {
 	s.applier.machineMu.RLock()
 	defer s.applier.machineMu.RUnlock()
 	m := s.applier.machine.Queue(p)
-	if m == nil {
-		return false
-	}
-	for _, q := range queues {
-		if m.ReadyCount(q.Name) > 0 {
-			return true
-		}
-	}
-	return false
+	return m != nil && fn(m)
 }

@@ -65,7 +65,7 @@ func TestEachProposalIsAnsweredOnceWhenItsCommitsAreJudged(t *testing.T) {
 		f.proposals = append(f.proposals, p)
 	}
 	at := func(core.Partition) core.At { return core.At{} }
-	judged := f.early(at)
+	judged := f.early(at, func(core.Partition, []core.Result) {})
 	want := [][]int{{}, {0}, {0}, {0}, {0}, {0, 2}, {0, 2, 3}, {0, 2, 3}}
 	results := make([]core.Result, len(want)) // one more than the proposals have: a grant's
 	for i := range want {

@@ -9,7 +9,11 @@ import (
 
 // Format returns the format that this node writes entries in: that of the cluster, as far as its replica of shard 0 knows.
 // One that is behind writes an older one, which all know.
-func (n *Node) Format() uint16 { return uint16(n.format.Load()) }
+func (n *Node) Format() uint16 { return max(uint16(n.format.Load()), core.FormatFirst) }
+
+// KnowsFormat reports whether this node's replica of shard 0 has applied commits: the first ones of a cluster say its format.
+// The empty entry that opens a term says nothing of it.
+func (n *Node) KnowsFormat() bool { return n.format.Load() != 0 }
 
 // takeFormat goes by a format that shard 0's replica has applied. What is on the disk is told first, so that no older program
 // starts with entries of it. Errors: *core.NewerFormatError where this program is too old: then nothing goes on.
@@ -19,6 +23,7 @@ func (n *Node) takeFormat(format uint16) error {
 	case format > core.NewestFormat():
 		return &core.NewerFormatError{Of: "the cluster", Found: format, Known: core.NewestFormat()}
 	case format <= old:
+		n.format.CompareAndSwap(0, uint32(old))
 		return nil
 	}
 	if n.o.OnFormat != nil {

@@ -1,7 +1,9 @@
 package node
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/replog/replogtest"
@@ -33,5 +35,40 @@ func TestANewClusterWritesTheNewestFormatFromItsFirstEntryOn(t *testing.T) {
 	}
 	if op := r.node.shards[0].firstFormat(1); op != nil {
 		t.Errorf("a shard that has applied entries raises the format to %d", op.To)
+	}
+}
+
+// A node whose replica has applied the empty entry of a term alone has not heard of the cluster's format yet.
+func TestANodeKnowsTheFormatFromTheFirstCommitsOn(t *testing.T) {
+	t.Parallel()
+	disk := replogtest.NewDisk()
+	raises, looked := make(chan struct{}), make(chan struct{})
+	o := rigOptions{disk: disk, node: Options{OnFormat: func(uint16) error {
+		close(raises)
+		<-looked
+		return nil
+	}}}
+	r, err := startRig(t, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-raises
+	if applied := r.node.shards[0].view.applied.Load(); applied == 0 || r.node.KnowsFormat() {
+		t.Errorf("after %d entries without commits the node says that it knows the format: %v", applied, r.node.KnowsFormat())
+	}
+	close(looked)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := r.node.WaitReady(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if !r.node.KnowsFormat() {
+		t.Error("a node that serves does not know the format")
+	}
+	r.close()
+	r = openRig(t, rigOptions{disk: disk})
+	defer r.close()
+	if !r.node.KnowsFormat() {
+		t.Error("a node that starts with applied commits does not know the format")
 	}
 }

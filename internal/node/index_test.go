@@ -31,14 +31,14 @@ func TestAnIndexPastTheNewestIsRefusedWithoutAWait(t *testing.T) {
 		ctx := within(t, time.Minute)
 		at := r.propose(core.Commit{Ops: []core.Op{&core.KVPut{Keyspace: "ks", Key: []byte("key"), Value: []byte("value")}}}).At.Index
 		for _, o := range freshnesses(at) {
-			if value, _, _, err := r.node.Key(ctx, r.ns, "ks", []byte("key"), o); err != nil || string(value) != "value" {
-				t.Errorf("an index that was given, %+v: %q, %v", o, value, err)
+			if got, _, err := r.node.Key(ctx, r.ns, "ks", []byte("key"), o); err != nil || string(got.Value) != "value" {
+				t.Errorf("an index that was given, %+v: %q, %v", o, got.Value, err)
 			}
 		}
 		for _, index := range []uint64{at + 1000, 170512818, math.MaxInt64, math.MaxUint64} {
 			for _, o := range freshnesses(index) {
 				for what, read := range map[string]func() error{
-					"a key":   func() error { _, _, _, err := r.node.Key(ctx, r.ns, "ks", []byte("key"), o); return err },
+					"a key":   func() error { _, _, err := r.node.Key(ctx, r.ns, "ks", []byte("key"), o); return err },
 					"a task":  func() error { _, _, err := r.node.Task(ctx, r.ns, taskID(1), o); return err },
 					"a queue": func() error { _, _, err := r.node.Queue(ctx, r.ns, "q", o); return err },
 					"a search": func() error {
@@ -54,8 +54,8 @@ func TestAnIndexPastTheNewestIsRefusedWithoutAWait(t *testing.T) {
 		}
 		elsewhere := core.ReadOptions{MinIndex: math.MaxUint64, Elsewhere: true}
 		for _, elsewhere.Stale = range []bool{false, true} {
-			if value, _, _, err := r.node.Key(ctx, r.ns, "ks", []byte("key"), elsewhere); err != nil || string(value) != "value" {
-				t.Errorf("an index that may be another partition's, stale %v: %q, %v", elsewhere.Stale, value, err)
+			if got, _, err := r.node.Key(ctx, r.ns, "ks", []byte("key"), elsewhere); err != nil || string(got.Value) != "value" {
+				t.Errorf("an index that may be another partition's, stale %v: %q, %v", elsewhere.Stale, got.Value, err)
 			}
 		}
 		r.close()
@@ -83,7 +83,7 @@ func TestReplicasRefuseOnlyIndexesThatNoLeaderGave(t *testing.T) {
 		for id, r := range c.rigs {
 			for _, index := range []uint64{170512818, math.MaxUint64} {
 				for _, o := range freshnesses(index) {
-					if _, _, _, err := r.node.Key(ctx, c.ns, "ks", []byte("key"), o); !isUnknownIndex(err) {
+					if _, _, err := r.node.Key(ctx, c.ns, "ks", []byte("key"), o); !isUnknownIndex(err) {
 						t.Errorf("node %d, %+v: %v", id, o, err)
 					}
 				}
@@ -108,8 +108,8 @@ func TestReplicasRefuseOnlyIndexesThatNoLeaderGave(t *testing.T) {
 	answers := make(chan answer, 3)
 	for _, o := range freshnesses(at) {
 		go func() {
-			value, _, _, err := follower.node.Key(ctx, c.ns, "ks", []byte("key"), o)
-			answers <- answer{string(value), err}
+			got, _, err := follower.node.Key(ctx, c.ns, "ks", []byte("key"), o)
+			answers <- answer{string(got.Value), err}
 		}()
 	}
 	s := follower.node.shards[0]
@@ -133,8 +133,8 @@ func TestReplicasRefuseOnlyIndexesThatNoLeaderGave(t *testing.T) {
 	delete(c.rigs, lost)
 	for id, r := range c.rigs {
 		for _, o := range freshnesses(at) {
-			if value, _, _, err := r.node.Key(ctx, c.ns, "ks", []byte("key"), o); err != nil || string(value) != "third" {
-				t.Errorf("after the leader was lost node %d answers at %+v: %q, %v", id, o, value, err)
+			if got, _, err := r.node.Key(ctx, c.ns, "ks", []byte("key"), o); err != nil || string(got.Value) != "third" {
+				t.Errorf("after the leader was lost node %d answers at %+v: %q, %v", id, o, got.Value, err)
 			}
 		}
 	}
@@ -159,12 +159,12 @@ func TestAnIndexThatWasAcknowledgedIsNotRefusedAfterAPowerCut(t *testing.T) {
 		r.close()
 		r = openRig(t, o)
 		for _, o := range freshnesses(at) {
-			_, _, _, err := r.node.Key(context.Background(), r.ns, "ks", []byte("key"), o)
+			_, _, err := r.node.Key(context.Background(), r.ns, "ks", []byte("key"), o)
 			if late := errors.As(err, new(core.DeadlineExceeded)); !noSync && err != nil || err != nil && !late {
 				t.Errorf("not synced %v, %+v: %v", noSync, o, err)
 			}
 		}
-		if _, _, _, err := r.node.Key(t.Context(), r.ns, "ks", []byte("key"), core.ReadOptions{MinIndex: 170512818}); !isUnknownIndex(err) {
+		if _, _, err := r.node.Key(t.Context(), r.ns, "ks", []byte("key"), core.ReadOptions{MinIndex: 170512818}); !isUnknownIndex(err) {
 			t.Errorf("not synced %v, an index that was never given: %v", noSync, err)
 		}
 		r.close()

@@ -43,6 +43,8 @@ type loopState struct {
 	closedAt time.Duration
 	// How fast entries were committed lately, which says how long the next one may wait.
 	pace pace
+	// How much of the applier's time ticks take, while many timers are due.
+	ticks tickPace
 
 	// wasTerm and leading are the term and the role that the loop saw last.
 	wasTerm uint64
@@ -154,7 +156,10 @@ func (s *shard) sleep() time.Duration {
 	now := s.n.o.Clock.Boot()
 	d := s.loop.nextTick - now
 	if s.view.ready.Load() && !s.view.timers.Load() {
-		if due := core.ShardTime(s.view.due.Load()); due < core.Never {
+		if s.view.more.Load() {
+			_, at := s.nextTick(now)
+			d = min(d, at-now)
+		} else if due := core.ShardTime(s.view.due.Load()); due < core.Never {
 			d = min(d, core.Millis(due-s.now()).Duration())
 		}
 	}
@@ -371,7 +376,8 @@ func (s *shard) propose(st replog.Status) error {
 		f.shifts, s.loop.shift = true, c.Shift
 		commits = slices.Insert(commits, 0, core.Commit{Partition: systemPartition, Principal: "millrace", Ops: []core.Op{c}})
 	}
-	if now := s.now(); !s.view.timers.Load() && (s.view.more.Load() || core.ShardTime(s.view.due.Load()) <= now || s.loop.confCheck.wanted && len(commits) == 0) {
+	others := len(commits) > 0
+	if timers := s.dueTimers(others); timers > 0 {
 		if s.loop.stood { // before any lease ends
 			f.stood, s.loop.stood = true, false
 			commits = append(commits, s.termStart(st.Term))
@@ -379,7 +385,7 @@ func (s *shard) propose(st replog.Status) error {
 		f.tick = true
 		s.view.timers.Store(true)
 		commits = append(commits, core.Commit{
-			Partition: systemPartition, Principal: "millrace", Ops: []core.Op{&core.Tick{Max: s.n.o.TimerBatch}},
+			Partition: systemPartition, Principal: "millrace", Ops: []core.Op{&core.Tick{Max: timers}},
 		})
 	}
 	f.grants, f.creates = s.disp.collect(countCreates(commits), f.proposals)
@@ -395,9 +401,30 @@ func (s *shard) propose(st replog.Status) error {
 	if len(commits) == 0 {
 		return nil
 	}
+	s.loop.ticks.proposed(s.loop.closedAt, f.tick, others)
 	s.loop.confCheck.wanted = false
 	s.loop.pace.proposed(st.Last+1, s.loop.closedAt)
 	return s.put(f, commits)
+}
+
+// dueTimers returns how many timers a tick is to take in an entry that is closed now; 0: the entry has none. others says that the entry
+// has commits of others.
+func (s *shard) dueTimers(others bool) uint32 {
+	switch {
+	case s.view.timers.Load():
+		return 0
+	case s.view.more.Load():
+		timers, _ := s.nextTick(s.loop.closedAt)
+		return timers
+	case core.ShardTime(s.view.due.Load()) <= s.now(), s.loop.confCheck.wanted && !others:
+		return s.n.o.TimerBatch
+	}
+	return 0
+}
+
+// nextTick is tickPace.next of this shard, after a tick that left work.
+func (s *shard) nextTick(now time.Duration) (timers uint32, at time.Duration) {
+	return s.loop.ticks.next(now, time.Duration(s.view.timerCost.Load()), s.n.o.TimerBatch)
 }
 
 // grantRoom is room in an entry for a tick and the grants that its creates and settles allow.

@@ -166,8 +166,8 @@ func (c *cluster) has(ctx context.Context, node uint64, keys []string) {
 		return err == nil && ok
 	})
 	for i, key := range keys { // the first read brings the node up to date
-		if _, rev, _, err := r.node.Key(ctx, c.ns, "keys", []byte(key), core.ReadOptions{Stale: i > 0}); err != nil || rev == 0 {
-			c.t.Fatalf("node %d: key %s: revision %d, %v", node, key, rev, err)
+		if k, _, err := r.node.Key(ctx, c.ns, "keys", []byte(key), core.ReadOptions{Stale: i > 0}); err != nil || k.Rev == 0 {
+			c.t.Fatalf("node %d: key %s: revision %d, %v", node, key, k.Rev, err)
 		}
 	}
 }

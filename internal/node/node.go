@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -94,9 +95,11 @@ type Node struct {
 	history       *history.History
 	sampledStep   int64
 	sampledQueues int
+	// What bounds refused at this node.
+	refusals *history.Refusals
 	// Who the members are, as this node knows it. It is replaced under learning, and read without a lock.
 	roster atomic.Pointer[roster]
-	// The format that entries are written in. It only rises.
+	// The format that entries are written in; 0 until shard 0 has said it. It only rises.
 	format atomic.Uint32
 	// What the shards reported of the job under way; shard 0's leader acts on it.
 	jobs jobs
@@ -141,9 +144,8 @@ func Open(o Options) (*Node, error) {
 		namespaces: make(map[nsKey]core.NamespaceInfo), partitions: make(map[core.Partition]core.ShardID),
 		batches: entryBatches(), files: make(chan func(), fileWork), snapFS: o.Store.FS(),
 	}
-	n.history = history.New(o.HistoryBytes)
+	n.history, n.refusals = history.New(o.HistoryBytes), history.NewRefusals()
 	n.roster.Store(startRoster(&o))
-	n.format.Store(uint32(core.FormatFirst))
 	n.loads.more = make(chan struct{}, 1)
 	if err := n.finishInstalls(); err != nil {
 		return nil, err
@@ -242,8 +244,10 @@ func (n *Node) openShard(id core.ShardID) (*shard, error) {
 	s.view.conf.Store(&conf)
 	s.loop.confIndex = conf.Index
 	if id == 0 {
-		if err := n.takeFormat(m.Format()); err != nil {
-			return nil, err
+		if m.LastStamp() != 0 { // commits were applied
+			if err := n.takeFormat(m.Format()); err != nil {
+				return nil, err
+			}
 		}
 		n.learn(m.Members())
 	}
@@ -262,9 +266,15 @@ func (n *Node) openShard(id core.ShardID) (*shard, error) {
 	return s, nil
 }
 
+// hashSeed keeps clients from finding keys that collide in an index.
+var hashSeed = maphash.MakeSeed()
+
+// hashKey spreads keys over an index in memory.
+func hashKey(key string) uint64 { return maphash.String(hashSeed, key) }
+
 // openMachine returns a machine of the shard, with its indexes rebuilt from what is stored.
 func (s *shard) openMachine() (*commit.Machine, error) {
-	m := commit.New(commit.Options{Shard: s.id, Queue: queue.Options{Changed: s.waits.changed}})
+	m := commit.New(commit.Options{Shard: s.id, Queue: queue.Options{Changed: s.waits.changed, Hash: hashKey}})
 	if err := s.store.View(m.Open); err != nil {
 		return nil, fmt.Errorf("rebuild indexes: %w", err)
 	}
@@ -408,7 +418,11 @@ const maxProposal = 6 << 20
 // has commits.
 func (s *shard) take(p *proposal, lazy bool) {
 	if s.n.full.Load() && slices.ContainsFunc(p.commits, func(c core.Commit) bool { return slices.ContainsFunc(c.Ops, core.Grows) }) {
-		p.refuse(core.Exhausted{Limit: "disk", Max: int64(s.n.diskReserve())})
+		full := core.Exhausted{Limit: "disk", Max: int64(s.n.diskReserve())}
+		if b, ok := core.BoundOf(p.commits[0].Partition, full); ok {
+			s.n.CountRefusal(b)
+		}
+		p.refuse(full)
 		return
 	}
 	if len(p.commits) > 1 && (s.n.o.OneCommitPerEntry || p.bytes > maxProposal) {

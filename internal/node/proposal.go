@@ -2,6 +2,7 @@ package node
 
 import (
 	"sync"
+	"time"
 
 	"github.com/millrace/millrace/internal/core"
 )
@@ -45,6 +46,8 @@ type inflight struct {
 	stood bool
 	// A Tick goes behind the proposals' commits.
 	tick bool
+	// How long the applier took for the entry, without its answers.
+	took time.Duration
 	// The commits of sessions that were lost, behind the tick's.
 	lost []core.Commit
 	// How many slots of crons are done, behind the lost sessions and before the grants.

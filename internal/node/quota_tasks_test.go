@@ -211,17 +211,17 @@ func TestCreatesOfATenantAreHeldToItsRate(t *testing.T) {
 	p, n := parts[0], r.node
 	until(func() bool { return n.rates.Any() })
 	ops := []core.Op{&core.TaskCreate{}, &core.TaskCreate{}, &core.TaskCreate{}, &core.KVPut{Keyspace: "ks"}}
-	if wait, limit := n.TakeRate(p, ops, false); wait != 0 {
-		t.Fatalf("a commit: %s for %s", limit, wait)
+	if wait, by := n.TakeRate(p, ops, false); wait != 0 {
+		t.Fatalf("a commit: %+v for %s", by, wait)
 	}
-	if wait, limit := n.TakeCreates(p, 1, false); wait <= 0 || limit != "task_creates_per_second" {
-		t.Errorf("the next: %q for %s", limit, wait)
+	if wait, by := n.TakeCreates(p, 1, false); wait <= 0 || by.Limit != "task_creates_per_second" {
+		t.Errorf("the next: %+v for %s", by, wait)
 	}
-	if wait, limit := n.TakeRate(p, ops[3:], false); wait != 0 {
-		t.Errorf("puts: %q for %s", limit, wait)
+	if wait, by := n.TakeRate(p, ops[3:], false); wait != 0 {
+		t.Errorf("puts: %+v for %s", by, wait)
 	}
-	if wait, limit := n.TakeCreates(core.Partition{Tenant: 99}, 1, true); wait != 0 {
-		t.Errorf("another tenant: %q for %s", limit, wait)
+	if wait, by := n.TakeCreates(core.Partition{Tenant: 99}, 1, true); wait != 0 {
+		t.Errorf("another tenant: %+v for %s", by, wait)
 	}
 }
 

@@ -142,8 +142,8 @@ func fillUp(t *testing.T, limit string, partitions int) {
 			if refused := put(p, "ks"); over != errors.Is(refused, core.Exhausted{Limit: limit, Max: bound}) || !over && refused != nil {
 				t.Errorf("a put in partition %d at %d bytes of %d: %v", p.Index, total, bound, refused)
 			}
-			if got, _, _, err := r.node.Key(t.Context(), p, "ks", []byte("key"), core.ReadOptions{}); err != nil || string(got) != "value" {
-				t.Errorf("a read in partition %d at %d bytes: %q, %v", p.Index, total, got, err)
+			if got, _, err := r.node.Key(t.Context(), p, "ks", []byte("key"), core.ReadOptions{}); err != nil || string(got.Value) != "value" {
+				t.Errorf("a read in partition %d at %d bytes: %q, %v", p.Index, total, got.Value, err)
 			}
 			if refused := r.in(p, &core.KVDelete{Keyspace: "ks", Key: []byte("other")}); refused != nil {
 				t.Errorf("a delete in partition %d at %d bytes: %v", p.Index, total, refused)

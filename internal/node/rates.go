@@ -20,23 +20,23 @@ func (n *Node) KeyPace(p core.Partition, ofTenant bool) core.KeyPace {
 // TakeRate takes what ops put in keyspaces of a partition from the rates of these, of the namespace and of the tenant: all of it,
 // or nothing. It returns how long to wait before it is asked again, and the limit that is the reason; zero: it is taken. Where
 // another node leads the partition nothing is taken, as the client is sent there, unless the ops are carried there.
-func (n *Node) TakeRate(p core.Partition, ops []core.Op, carried bool) (wait time.Duration, limit string) {
+func (n *Node) TakeRate(p core.Partition, ops []core.Op, carried bool) (wait time.Duration, by core.RateHeld) {
 	if !n.rates.Any() {
-		return 0, ""
+		return 0, by
 	}
 	if s, err := n.shardOf(p); err != nil || !carried && !s.view.ready.Load() {
-		return 0, ""
+		return 0, by
 	}
 	return n.rates.Take(p, ops, n.o.Clock.Boot())
 }
 
 // TakeCreates takes tasks that are created in partitions of a tenant from its rate, as TakeRate does.
-func (n *Node) TakeCreates(p core.Partition, tasks int, carried bool) (wait time.Duration, limit string) {
+func (n *Node) TakeCreates(p core.Partition, tasks int, carried bool) (wait time.Duration, by core.RateHeld) {
 	if !n.rates.Any() {
-		return 0, ""
+		return 0, by
 	}
 	if s, err := n.shardOf(p); err != nil || !carried && !s.view.ready.Load() {
-		return 0, ""
+		return 0, by
 	}
 	return n.rates.TakeCreates(p.Tenant, tasks, n.o.Clock.Boot())
 }

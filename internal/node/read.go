@@ -252,16 +252,13 @@ func (n *Node) WatchTask(ctx context.Context, p core.Partition, id core.TaskID, 
 	}
 }
 
-// Key reads one key. rev is 0 when it, or its keyspace, is absent.
-func (n *Node) Key(ctx context.Context, p core.Partition, keyspace string, key []byte, o core.ReadOptions) (value []byte, rev uint64, at core.At, err error) {
+// Key reads one key. Its revision is 0 when it, or its keyspace, is absent.
+func (n *Node) Key(ctx context.Context, p core.Partition, keyspace string, key []byte, o core.ReadOptions) (k core.KeyRead, at core.At, err error) {
 	at, err = n.read(ctx, p, o, func(v core.View) error {
-		got, r, ok, err := kv.Get(v, p, keyspace, key)
-		if ok {
-			value, rev = append([]byte{}, got...), r
-		}
+		k, err = kv.Read(v, p, keyspace, key)
 		return err
 	})
-	return value, rev, at, err
+	return k, at, err
 }
 
 // Queue reads a queue's counters and configuration.

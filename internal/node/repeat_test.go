@@ -54,8 +54,8 @@ func TestATransactionalEnqueueRepeatedAfterMinutesIsAppliedOnce(t *testing.T) {
 		if r.Refusal != nil || !r.Replayed || r.Ops[0].Rev != rev || r.Ops[1].Task != taskID(0) || r.Index == 0 {
 			t.Fatalf("repeated: %+v", r)
 		}
-		if _, got, _, err := l.node.Key(t.Context(), l.ns, "orders", []byte("0"), core.ReadOptions{}); err != nil || got != rev {
-			t.Fatalf("the row is at revision %d, was written at %d; %v", got, rev, err)
+		if got, _, err := l.node.Key(t.Context(), l.ns, "orders", []byte("0"), core.ReadOptions{}); err != nil || got.Rev != rev {
+			t.Fatalf("the row is at revision %d, was written at %d; %v", got.Rev, rev, err)
 		}
 	}
 	pass(5)

@@ -172,9 +172,9 @@ func (r *rig) claim(queue string, max uint32, lease core.Millis) []core.Assigned
 
 func (r *rig) key(keyspace, key string) (string, bool) {
 	r.t.Helper()
-	v, rev, _, err := r.node.Key(r.t.Context(), r.ns, keyspace, []byte(key), core.ReadOptions{})
+	k, _, err := r.node.Key(r.t.Context(), r.ns, keyspace, []byte(key), core.ReadOptions{})
 	if err != nil {
 		r.t.Fatalf("get %s: %v", key, err)
 	}
-	return string(v), rev > 0
+	return string(k.Value), k.Rev > 0
 }

@@ -70,6 +70,8 @@ type shardView struct {
 	timers atomic.Bool
 	// more says that the last Tick left work that is due.
 	more atomic.Bool
+	// timerCost is what each timer cost the applier, in nanoseconds, in the last Tick that left work.
+	timerCost atomic.Int64
 	// applied is the index of the last applied entry.
 	applied atomic.Uint64
 	// due is the shard time of the earliest timed work, after the last applied entry.

@@ -28,8 +28,8 @@ func TestAStaleReadIsNoOlderThanItMayBe(t *testing.T) {
 		t.Fatal(err)
 	}
 	read := func(o core.ReadOptions) (string, error) {
-		value, _, _, err := follower.node.Key(ctx, c.ns, "ks", []byte("key"), o)
-		return string(value), err
+		got, _, err := follower.node.Key(ctx, c.ns, "ks", []byte("key"), o)
+		return string(got.Value), err
 	}
 	c.until(ctx, "the follower does not answer", func() bool {
 		value, err := read(core.ReadOptions{})

@@ -57,6 +57,7 @@ func (n *Node) OpenStream(p core.Partition) core.Fact {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	if most := ts.bounds[p.Tenant]; most > 0 && ts.all(p.Tenant, n.o.Clock.Boot()) >= most {
+		n.CountRefusal(core.Bound{Tenant: p.Tenant, Name: "streams"})
 		return core.Exhausted{Limit: "tenant_streams", Max: most}
 	}
 	if ts.own == nil {

@@ -33,12 +33,12 @@ func (r *rig) holds(ctx context.Context, id core.TaskID, i int) (out [4]bool, er
 	if err != nil {
 		return out, err
 	}
-	_, rev, _, err := r.node.Key(ctx, r.ns, "done", []byte(refOf(i)), core.ReadOptions{})
+	key, _, err := r.node.Key(ctx, r.ns, "done", []byte(refOf(i)), core.ReadOptions{})
 	if err != nil {
 		return out, err
 	}
 	task, _, err := r.node.Task(ctx, r.ns, id, core.ReadOptions{})
-	return [4]bool{found[fmt.Sprint("w", i)] > 0, refs[0].Rev > 0, rev > 0, task.State == core.Completed}, err
+	return [4]bool{found[fmt.Sprint("w", i)] > 0, refs[0].Rev > 0, key.Rev > 0, task.State == core.Completed}, err
 }
 
 // A completion, a key, a ref and a point are one entry: a reader that sees one sees all, also after a power cut at any time.

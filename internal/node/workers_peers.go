@@ -18,7 +18,7 @@ const (
 )
 
 // workersAsk is what one node asks another: for the workers of a namespace, or, with Set, to make one quiet or not, or, with End, to end
-// the claim of that name. A node that does not know End lists workers.
+// the claim of that name, or, with Refusals, for what bounds refused. A node that does not know End or Refusals lists workers.
 type workersAsk struct {
 	Tenant    core.TenantID
 	Namespace core.NamespaceID
@@ -26,14 +26,25 @@ type workersAsk struct {
 	ID        string
 	On        bool
 	End       []byte `json:",omitempty"` // a core.RequestID
+	Refusals  bool   `json:",omitempty"`
 }
 
-// workersAnswer is what it is answered: workers, or whether something changed or was ended.
+// wait is for how long an answer is waited for.
+func (a *workersAsk) wait() time.Duration {
+	if a.Refusals {
+		return refusalsWait
+	}
+	return workersWait
+}
+
+// workersAnswer is what it is answered: workers, or whether something changed or was ended, or what bounds refused.
 type workersAnswer struct {
 	Workers []core.Worker
 	Partial bool
 	Changed bool
 	Ended   bool `json:",omitempty"`
+
+	Refusals *core.Refusals `json:",omitempty"`
 }
 
 // Workers lists the workers of a namespace, as the leaders of its partitions know them, sorted by id and host. partial says that
@@ -101,7 +112,7 @@ func (n *Node) leadersOf(parts []core.PartitionInfo) (out []uint64, missing bool
 
 // askWorkers puts a question to replicas, this one perhaps among them. It returns the answers that came in time, and how many did.
 func (n *Node) askWorkers(ctx context.Context, to []uint64, ask workersAsk) (out []workersAnswer, answered int) {
-	late := n.o.Clock.NewTimer(workersWait)
+	late := n.o.Clock.NewTimer(ask.wait())
 	defer late.Stop()
 	var waits []chan workersAnswer
 	for _, replica := range to {
@@ -152,6 +163,9 @@ func (n *Node) answerWorkers(ask workersAsk) (a workersAnswer) {
 		a.Changed = n.setQuiet(workerKey{ask.Tenant, ask.Namespace, ask.ID}, ask.On)
 	case len(ask.End) == len(core.RequestID{}):
 		a.Ended = n.claims.end(claimKey{ask.Tenant, ask.Namespace, core.RequestID(ask.End)})
+	case ask.Refusals:
+		here := n.refusalsHere(ask.Tenant, ask.Namespace)
+		a.Refusals = &here
 	default:
 		a.Workers, a.Partial = n.workersHere(ask.Tenant, ask.Namespace)
 	}

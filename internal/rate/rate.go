@@ -60,12 +60,19 @@ const tasks = "tasks"
 // TasksOf names the rate at which a tenant may create tasks, which counts as puts.
 func TasksOf(tenant core.TenantID) Key { return Key{Tenant: tenant, Keyspace: tasks} }
 
-// limit is the name of what bounds a part of the load.
-func (k Key) limit(part int) string {
-	if k.Namespace == 0 && k.Keyspace == tasks {
-		return "task_creates_per_second"
+// limit is what bounds a part of the load.
+func (k Key) limit(part int) core.RateHeld {
+	out := core.RateHeld{Limit: limitsOf[part], Bound: core.Bound{Tenant: k.Tenant, Namespace: k.Namespace}}
+	switch {
+	case k.Namespace == 0 && k.Keyspace == tasks:
+		out.Limit = "task_creates_per_second"
+		out.Bound.Name = out.Limit
+	case k.Keyspace == "":
+		out.Bound.Name = "key_" + out.Limit
+	default:
+		out.Bound.Name = "keyspace_" + out.Limit
 	}
-	return limitsOf[part]
+	return out
 }
 
 // bucket is what is left of a rate at this node.
@@ -104,9 +111,9 @@ func (r *Rates) Any() bool { return r.table.Load() != nil }
 // Take takes what ops put in keyspaces of a partition from the rates of these, of the namespace and of the tenant, and the tasks that
 // they create from that of the tenant: all of it, or nothing. It returns how long to wait before it is asked again, and the limit that
 // is the reason; zero: it is taken. Now is the node's boot time, here and below.
-func (r *Rates) Take(p core.Partition, ops []core.Op, now time.Duration) (wait time.Duration, limit string) {
+func (r *Rates) Take(p core.Partition, ops []core.Op, now time.Duration) (wait time.Duration, by core.RateHeld) {
 	if !r.Any() {
-		return 0, ""
+		return 0, by
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -123,33 +130,33 @@ func (r *Rates) Take(p core.Partition, ops []core.Op, now time.Duration) (wait t
 		}
 		what := [...]uint64{puts.Writes, puts.Bytes}
 		for _, k := range [...]Key{{p.Tenant, p.Namespace, puts.Keyspace}, {p.Tenant, p.Namespace, ""}, {p.Tenant, 0, ""}} {
-			if wait, limit := t.add(k, what); wait > 0 {
-				return wait, limit
+			if wait, by = t.add(k, what); wait > 0 {
+				return wait, by
 			}
 		}
 	}
 	if creates > 0 {
-		if wait, limit := t.add(TasksOf(p.Tenant), [...]uint64{creates, 0}); wait > 0 {
-			return wait, limit
+		if wait, by = t.add(TasksOf(p.Tenant), [...]uint64{creates, 0}); wait > 0 {
+			return wait, by
 		}
 	}
 	t.take()
-	return 0, ""
+	return 0, by
 }
 
 // TakeCreates is Take of that many tasks that a tenant creates.
-func (r *Rates) TakeCreates(tenant core.TenantID, tasks int, now time.Duration) (wait time.Duration, limit string) {
+func (r *Rates) TakeCreates(tenant core.TenantID, tasks int, now time.Duration) (wait time.Duration, by core.RateHeld) {
 	if !r.Any() {
-		return 0, ""
+		return 0, by
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t := takings{r: r, table: *r.table.Load(), now: now}
-	if wait, limit := t.add(TasksOf(tenant), [...]uint64{uint64(tasks), 0}); wait > 0 {
-		return wait, limit
+	if wait, by = t.add(TasksOf(tenant), [...]uint64{uint64(tasks), 0}); wait > 0 {
+		return wait, by
 	}
 	t.take()
-	return 0, ""
+	return 0, by
 }
 
 // takings are what is to be taken together. The lock of the rates is held.
@@ -168,10 +175,10 @@ type taking struct {
 }
 
 // add notes what is to be taken from a rate, if there is one. It returns how long to wait where nothing is left, and the limit.
-func (t *takings) add(k Key, what [len(load{})]uint64) (wait time.Duration, limit string) {
+func (t *takings) add(k Key, what [len(load{})]uint64) (wait time.Duration, by core.RateHeld) {
 	rate, bounded := t.table[k]
 	if !bounded {
-		return 0, ""
+		return 0, by
 	}
 	b := t.r.look(k, t.now, loadOf(rate))
 	b.active = t.now
@@ -179,7 +186,7 @@ func (t *takings) add(k Key, what [len(load{})]uint64) (wait time.Duration, limi
 		return wait, k.limit(part)
 	}
 	t.all = append(t.all, taking{b, loadOf(rate), what})
-	return 0, ""
+	return 0, by
 }
 
 // take takes all that was noted.

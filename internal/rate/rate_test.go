@@ -229,7 +229,7 @@ func TestWhatIsRefusedForARateTakesNothingFromAnother(t *testing.T) {
 		t.Fatalf("the first must wait %v", wait)
 	}
 	for range 10 {
-		if wait, limit := r.Take(ratedPart, append(puts("other", 3), puts("full", 1)...), time.Minute); wait == 0 || limit != "writes_per_second" {
+		if wait, by := r.Take(ratedPart, append(puts("other", 3), puts("full", 1)...), time.Minute); wait == 0 || by.Limit != "writes_per_second" {
 			t.Fatal("more than the rate is taken")
 		}
 	}

@@ -179,9 +179,10 @@ func (c *restCall) setDeadline(set func(time.Time) error, ms int64) {
 // Header names, as package http writes them.
 const (
 	// headerIndex says where an answer stands in the log of its partition; headerRev is the revision of
-	// a key, or of a repository's refs.
-	headerIndex = "Millrace-Index"
-	headerRev   = "Millrace-Rev"
+	// a key, or of a repository's refs; headerWriter is the task that wrote a key last, and its token.
+	headerIndex  = "Millrace-Index"
+	headerRev    = "Millrace-Rev"
+	headerWriter = "Millrace-Writer"
 )
 
 // Values of headers that do not change. All answers share them: package http does not write to them.

@@ -351,6 +351,18 @@ var opFields = []jsonField[pb.Op]{
 		d.only(m.Op != nil, "op of its element")
 		m.Op = &pb.Op_QueuePause{QueuePause: readNew(d, queuePauseFields)}
 	}},
+	{"batch_open", func(d *jsonReader, m *pb.Op) {
+		d.only(m.Op != nil, "op of its element")
+		m.Op = &pb.Op_BatchOpen{BatchOpen: readNew(d, batchOpenFields)}
+	}},
+	{"batch_seal", func(d *jsonReader, m *pb.Op) {
+		d.only(m.Op != nil, "op of its element")
+		m.Op = &pb.Op_BatchSeal{BatchSeal: readNew(d, batchSealFields)}
+	}},
+	{"batch_cancel", func(d *jsonReader, m *pb.Op) {
+		d.only(m.Op != nil, "op of its element")
+		m.Op = &pb.Op_BatchCancel{BatchCancel: readNew(d, batchCancelFields)}
+	}},
 	{"kv_put", func(d *jsonReader, m *pb.Op) {
 		d.only(m.Op != nil, "op of its element")
 		m.Op = &pb.Op_KvPut{KvPut: readNew(d, kvPutFields)}
@@ -424,6 +436,67 @@ var queuePauseFields = []jsonField[pb.QueuePause]{
 	{"until", func(d *jsonReader, m *pb.QueuePause) { m.Until = d.time() }},
 	{"reason", func(d *jsonReader, m *pb.QueuePause) { m.Reason = d.Text() }},
 	{"resume", func(d *jsonReader, m *pb.QueuePause) { m.Resume = d.Boolean() }},
+}
+
+var batchOpenFields = []jsonField[pb.BatchOpen]{
+	{"id", func(d *jsonReader, m *pb.BatchOpen) { m.Id = d.Filled() }},
+	{"labels", func(d *jsonReader, m *pb.BatchOpen) { m.Labels = d.TextMap("labels", 16) }},
+	{"on_done", func(d *jsonReader, m *pb.BatchOpen) { m.OnDone = readTaskTemplate(d) }},
+	{"on_success", func(d *jsonReader, m *pb.BatchOpen) { m.OnSuccess = readTaskTemplate(d) }},
+	{"tag", func(d *jsonReader, m *pb.BatchOpen) { m.Tag = d.Filled() }},
+}
+
+// taskTemplateBody is a TaskTemplate while it is read.
+type taskTemplateBody struct {
+	*pb.TaskTemplate
+	payload content
+}
+
+var taskTemplateFields = []jsonField[taskTemplateBody]{
+	{"queue", func(d *jsonReader, m *taskTemplateBody) { m.Queue = d.Text() }},
+	{"kind", func(d *jsonReader, m *taskTemplateBody) { m.Kind = d.Filled() }},
+	{"payload", func(d *jsonReader, m *taskTemplateBody) { m.payload.readRaw(d) }},
+	{"payload_base64", func(d *jsonReader, m *taskTemplateBody) { m.payload.readBase64(d) }},
+	{"content_type", func(d *jsonReader, m *taskTemplateBody) { m.ContentType = d.Text() }},
+	{"headers", func(d *jsonReader, m *taskTemplateBody) {
+		d.Array("headers", d.l.Headers, func() { m.Headers = append(m.Headers, readNew(d, headerFields)) })
+	}},
+	{"priority", func(d *jsonReader, m *taskTemplateBody) { m.Priority = d.Uint32() }},
+	{"max_attempts", func(d *jsonReader, m *taskTemplateBody) { m.MaxAttempts = d.Int32() }},
+	{"max_crashes", func(d *jsonReader, m *taskTemplateBody) { m.MaxCrashes = d.Int32() }},
+	{"max_deliveries", func(d *jsonReader, m *taskTemplateBody) { m.MaxDeliveries = new(d.Int32()) }},
+	{"lease", func(d *jsonReader, m *taskTemplateBody) { m.Lease = d.duration() }},
+	{"max_run", func(d *jsonReader, m *taskTemplateBody) { m.MaxRun = d.duration() }},
+	{"retry", func(d *jsonReader, m *taskTemplateBody) { m.Retry = readNew(d, retryFields) }},
+	{"labels", func(d *jsonReader, m *taskTemplateBody) { m.Labels = d.TextMap("labels", 16) }},
+	{"key", func(d *jsonReader, m *taskTemplateBody) { m.Key = d.Filled() }},
+	{"tag", func(d *jsonReader, m *taskTemplateBody) { m.Tag = d.Filled() }},
+	{"cost", func(d *jsonReader, m *taskTemplateBody) { m.Cost = d.Uint32() }},
+	{"limiters", func(d *jsonReader, m *taskTemplateBody) { m.Limiters = d.Texts("limiters", 4) }},
+}
+
+// finish takes over what the client's own values are.
+func (m *taskTemplateBody) finish(d *jsonReader) {
+	m.payload.check(d, "payload", m.ContentType)
+	m.Payload = m.payload.bytes
+}
+
+func readTaskTemplate(d *jsonReader) *pb.TaskTemplate {
+	b := taskTemplateBody{TaskTemplate: new(pb.TaskTemplate)}
+	readObject(d, &b, taskTemplateFields)
+	b.finish(d)
+	return b.TaskTemplate
+}
+
+var batchSealFields = []jsonField[pb.BatchSeal]{
+	{"id", func(d *jsonReader, m *pb.BatchSeal) { m.Id = d.Text() }},
+}
+
+var batchCancelFields = []jsonField[pb.BatchCancel]{
+	{"id", func(d *jsonReader, m *pb.BatchCancel) { m.Id = d.Text() }},
+	{"reason", func(d *jsonReader, m *pb.BatchCancel) { m.Reason = d.Text() }},
+	{"rate", func(d *jsonReader, m *pb.BatchCancel) { m.Rate = d.Uint32() }},
+	{"force", func(d *jsonReader, m *pb.BatchCancel) { m.Force = d.Boolean() }},
 }
 
 var kvPutFields = []jsonField[pb.KVPut]{
@@ -598,6 +671,7 @@ var queueConfigFields = []jsonField[pb.QueueConfig]{
 	{"per_key", func(d *jsonReader, m *pb.QueueConfig) { m.PerKey = readNew(d, keyLimitsFields) }},
 	{"max_workers", func(d *jsonReader, m *pb.QueueConfig) { m.MaxWorkers = d.Int32() }},
 	{"limiters", func(d *jsonReader, m *pb.QueueConfig) { m.Limiters = d.Texts("limiters", 4) }},
+	{"pinned", func(d *jsonReader, m *pb.QueueConfig) { m.Pinned = d.Boolean() }},
 }
 
 var queueCeilingsFields = []jsonField[pb.QueueCeilings]{
@@ -663,6 +737,7 @@ var keyspaceConfigFields = []jsonField[pb.KeyspaceConfig]{
 		m.Kind = pb.KeyspaceConfig_Kind(d.OneOf(keyspaceConfigKindWords))
 	}},
 	{"quota", func(d *jsonReader, m *pb.KeyspaceConfig) { m.Quota = readNew(d, keyspaceQuotaFields) }},
+	{"writers", func(d *jsonReader, m *pb.KeyspaceConfig) { m.Writers = d.Boolean() }},
 }
 
 var keyspaceQuotaFields = []jsonField[pb.KeyspaceQuota]{
@@ -914,48 +989,6 @@ var openBatchRequestFields = []jsonField[pb.OpenBatchRequest]{
 	{"on_done", func(d *jsonReader, m *pb.OpenBatchRequest) { m.OnDone = readTaskTemplate(d) }},
 	{"on_success", func(d *jsonReader, m *pb.OpenBatchRequest) { m.OnSuccess = readTaskTemplate(d) }},
 	{"tag", func(d *jsonReader, m *pb.OpenBatchRequest) { m.Tag = d.Filled() }},
-}
-
-// taskTemplateBody is a TaskTemplate while it is read.
-type taskTemplateBody struct {
-	*pb.TaskTemplate
-	payload content
-}
-
-var taskTemplateFields = []jsonField[taskTemplateBody]{
-	{"queue", func(d *jsonReader, m *taskTemplateBody) { m.Queue = d.Text() }},
-	{"kind", func(d *jsonReader, m *taskTemplateBody) { m.Kind = d.Filled() }},
-	{"payload", func(d *jsonReader, m *taskTemplateBody) { m.payload.readRaw(d) }},
-	{"payload_base64", func(d *jsonReader, m *taskTemplateBody) { m.payload.readBase64(d) }},
-	{"content_type", func(d *jsonReader, m *taskTemplateBody) { m.ContentType = d.Text() }},
-	{"headers", func(d *jsonReader, m *taskTemplateBody) {
-		d.Array("headers", d.l.Headers, func() { m.Headers = append(m.Headers, readNew(d, headerFields)) })
-	}},
-	{"priority", func(d *jsonReader, m *taskTemplateBody) { m.Priority = d.Uint32() }},
-	{"max_attempts", func(d *jsonReader, m *taskTemplateBody) { m.MaxAttempts = d.Int32() }},
-	{"max_crashes", func(d *jsonReader, m *taskTemplateBody) { m.MaxCrashes = d.Int32() }},
-	{"max_deliveries", func(d *jsonReader, m *taskTemplateBody) { m.MaxDeliveries = new(d.Int32()) }},
-	{"lease", func(d *jsonReader, m *taskTemplateBody) { m.Lease = d.duration() }},
-	{"max_run", func(d *jsonReader, m *taskTemplateBody) { m.MaxRun = d.duration() }},
-	{"retry", func(d *jsonReader, m *taskTemplateBody) { m.Retry = readNew(d, retryFields) }},
-	{"labels", func(d *jsonReader, m *taskTemplateBody) { m.Labels = d.TextMap("labels", 16) }},
-	{"key", func(d *jsonReader, m *taskTemplateBody) { m.Key = d.Filled() }},
-	{"tag", func(d *jsonReader, m *taskTemplateBody) { m.Tag = d.Filled() }},
-	{"cost", func(d *jsonReader, m *taskTemplateBody) { m.Cost = d.Uint32() }},
-	{"limiters", func(d *jsonReader, m *taskTemplateBody) { m.Limiters = d.Texts("limiters", 4) }},
-}
-
-// finish takes over what the client's own values are.
-func (m *taskTemplateBody) finish(d *jsonReader) {
-	m.payload.check(d, "payload", m.ContentType)
-	m.Payload = m.payload.bytes
-}
-
-func readTaskTemplate(d *jsonReader) *pb.TaskTemplate {
-	b := taskTemplateBody{TaskTemplate: new(pb.TaskTemplate)}
-	readObject(d, &b, taskTemplateFields)
-	b.finish(d)
-	return b.TaskTemplate
 }
 
 var cancelBatchRequestFields = []jsonField[pb.CancelBatchRequest]{
@@ -1572,6 +1605,7 @@ func writeOpResult(w *jsonWriter, m *pb.OpResult) {
 	if m.GetCount() != 0 {
 		w.Count("count", m.GetCount())
 	}
+	w.OptStr("batch", m.GetBatch())
 	w.OptBool("replaced", m.GetReplaced())
 	if x := m.GetRefs(); x != nil {
 		w.Key("refs")
@@ -1832,6 +1866,7 @@ func writeQueueConfig(w *jsonWriter, m *pb.QueueConfig) {
 		}
 		w.Close(']')
 	}
+	w.OptBool("pinned", m.GetPinned())
 }
 
 func writeRetry(w *jsonWriter, m *pb.Retry) {
@@ -2005,6 +2040,12 @@ func writeGetNamespaceResponse(w *jsonWriter, m *pb.GetNamespaceResponse) {
 		w.Count("overshoot_key_writes", m.GetOvershootKeyWrites())
 		w.Count("overshoot_key_bytes_written", m.GetOvershootKeyBytesWritten())
 	}
+	if x := m.GetRefusals(); x != nil {
+		w.Key("refusals")
+		w.Open('{')
+		writeRefusals(w, x)
+		w.Close('}')
+	}
 }
 
 func writeNamespaceConfig(w *jsonWriter, m *pb.NamespaceConfig) {
@@ -2017,6 +2058,37 @@ func writeNamespaceConfig(w *jsonWriter, m *pb.NamespaceConfig) {
 	w.OptInt("key_bytes", m.GetKeyBytes())
 	w.OptInt("key_writes_per_second", m.GetKeyWritesPerSecond())
 	w.OptInt("key_bytes_per_second", m.GetKeyBytesPerSecond())
+}
+
+func writeRefusals(w *jsonWriter, m *pb.Refusals) {
+	w.Key("bounds")
+	w.Open('[')
+	for _, x := range m.GetBounds() {
+		w.Open('{')
+		writeBoundRefusals(w, x)
+		w.Close('}')
+	}
+	w.Close(']')
+	w.Key("nodes")
+	w.Open('[')
+	for _, x := range m.GetNodes() {
+		w.Open('{')
+		writeRefusalNode(w, x)
+		w.Close('}')
+	}
+	w.Close(']')
+	w.Bool("partial", m.GetPartial())
+}
+
+func writeBoundRefusals(w *jsonWriter, m *pb.BoundRefusals) {
+	w.Str("bound", m.GetBound())
+	w.Count("count", m.GetCount())
+	w.time("last", m.GetLast())
+}
+
+func writeRefusalNode(w *jsonWriter, m *pb.RefusalNode) {
+	w.Str("node", m.GetNode())
+	w.time("since", m.GetSince())
 }
 
 func writeSetNamespaceResponse(w *jsonWriter, m *pb.SetNamespaceResponse) {
@@ -2042,6 +2114,17 @@ func writeKVRead(w *jsonWriter, m *pb.KVRead) {
 		w.Exact("rev", m.GetRev())
 	}
 	w.Bool("found", m.GetFound())
+	if x := m.GetWriter(); x != nil {
+		w.Key("writer")
+		w.Open('{')
+		writeKeyWriter(w, x)
+		w.Close('}')
+	}
+}
+
+func writeKeyWriter(w *jsonWriter, m *pb.KeyWriter) {
+	w.Str("task", m.GetTask())
+	w.Exact("token", m.GetToken())
 }
 
 func writeKVPutResponse(w *jsonWriter, m *pb.KVPutResponse) {
@@ -2093,6 +2176,7 @@ func writeKeyspaceConfig(w *jsonWriter, m *pb.KeyspaceConfig) {
 		writeKeyspaceQuota(w, x)
 		w.Close('}')
 	}
+	w.Bool("writers", m.GetWriters())
 }
 
 func writeKeyspaceQuota(w *jsonWriter, m *pb.KeyspaceQuota) {
@@ -2141,6 +2225,12 @@ func writeGetTenantResponse(w *jsonWriter, m *pb.GetTenantResponse) {
 	if m.GetConfig().GetTaskCreatesPerSecond() != 0 {
 		w.Count("recent_task_creates_per_second", m.GetRecentTaskCreatesPerSecond())
 		w.Count("overshoot_task_creates", m.GetOvershootTaskCreates())
+	}
+	if x := m.GetRefusals(); x != nil {
+		w.Key("refusals")
+		w.Open('{')
+		writeRefusals(w, x)
+		w.Close('}')
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 // statusOfFacts has the status of every fact of core, by the name of its type.
 var statusOfFacts = map[string]int{
 	"Invalid": 400, "TooLarge": 413, "Unauthenticated": 401, "Denied": 403, "NotFound": 404, "AlreadyExists": 409,
-	"LeaseLost": 409, "WrongState": 409, "NotEmpty": 409, "InUse": 409, "SessionExpired": 409, "WrongMembership": 409, "FormatHeld": 409, "NotMoved": 409, "WrongBatch": 409, "RevMismatch": 412, "WrongPartition": 422, "RateLimited": 429,
+	"LeaseLost": 409, "WrongState": 409, "NotEmpty": 409, "InUse": 409, "SessionExpired": 409, "WrongMembership": 409, "FormatHeld": 409, "NotMoved": 409, "WrongBatch": 409, "RevMismatch": 412, "WrongPartition": 422, "QueuePinned": 422, "RateLimited": 429,
 	"Exhausted": 429, "NotLeader": 307, "Unavailable": 503, "DeadlineExceeded": 504,
 }
 

@@ -25,6 +25,11 @@ const (
 	// eventQueues is how many queues the topic queues shows: the first ones by name. It is as many as a namespace is meant to have; a
 	// frame of all of them has about 4 MB.
 	eventQueues = 10_000
+	// eventCrons is how many crons the topic crons shows: the first ones by name, as many as a page of them has. Each is read with the
+	// rules of its zone, which takes about 25 us.
+	eventCrons = 100
+	// everyCrons is how often they are read. What is told of them is to the second at best.
+	everyCrons = 2 * time.Second
 )
 
 // headerLastEvent names the last event that the client has got, in the form of package http.
@@ -35,9 +40,9 @@ func eventRoutes() []*Route {
 	return []*Route{
 		{
 			Method: http.MethodGet, Path: "/v1/events", Streams: true, rule: edge.Needs(auth.TaskRead), Status: statusOK,
-			Doc: "Tell what changes, as server-sent events, for 15 minutes. An event has the name of its topic, and as data an object: topic, stamp and at (when and where it was read), rows, those that have changed, and gone, the ids of rows that are not there any more. With whole, rows are all there are. With partial, rows are not all there are. With error, the topic is of what is not there, and is not told of further; the others are. A row of a queue is a QueueStats, of a task a Task without its payload and its result, of a job a BulkJob, of overview an Overview, and of a worker a Worker, whose times are to 10 seconds. Of cluster a row has one field, and its id follows from that: node is a ClusterNode (node:NUMBER), shard a ClusterShard (shard:NUMBER), link a ClusterLink (link:FROM:TO), loss a ClusterLoss (loss:NODE), and cluster has the other fields of a ClusterStatusResponse (cluster). The id of another row is its name or id, or overview; that of a worker is its id, a line feed and its host. Topics are read each second, those of a task four times. A comment comes each 15 seconds.",
+			Doc: "Tell what changes, as server-sent events, for 15 minutes. An event has the name of its topic, and as data an object: topic, stamp and at (when and where it was read), rows, those that have changed, and gone, the ids of rows that are not there any more. With whole, rows are all there are. With partial, rows are not all there are. With error, the topic is of what is not there, or of what the token may not be told, and is not told of further; the others are. A row of a queue is a QueueStats, of a task a Task without its payload and its result, of a job a BulkJob, of overview an Overview, of a limiter a Limiter as a list has it, of crons a Cron, of a batch a Batch, both without the payloads of their templates, and of a worker a Worker, whose times are to 10 seconds. Of crons the first 100 by name are told. Of cluster a row has one field, and its id follows from that: node is a ClusterNode (node:NUMBER), shard a ClusterShard (shard:NUMBER), link a ClusterLink (link:FROM:TO), loss a ClusterLoss (loss:NODE), and cluster has the other fields of a ClusterStatusResponse (cluster). The id of another row is its name or id, or overview; that of a worker is its id, a line feed and its host. Topics are read each second, crons every other one, those of a task four times. A comment comes each 15 seconds.",
 			Query: []Param{
-				{Name: "topics", Type: "string", Form: topicsForm(), Required: true, Doc: "1 to 64, separated by commas: overview (as GET /v1/overview), queues, queue:NAME, task:ID, bulk:ID, workers, cluster (scope cluster)."},
+				{Name: "topics", Type: "string", Form: topicsForm(), Required: true, Doc: "1 to 64, separated by commas: overview (as GET /v1/overview), queues, queue:NAME, task:ID, bulk:ID, batch:ID, crons, limiters, workers, cluster (scope cluster)."},
 			},
 			Header: []Param{
 				{Name: headerLastEvent, Type: "string", Form: Form{MaxLength: 64}, Doc: "The id of the last event of a stream of the same topics: what has changed since is sent. Without it, and at another node, each topic begins with all its rows."},
@@ -50,7 +55,7 @@ func eventRoutes() []*Route {
 // topicsForm is of the topics of a stream.
 func topicsForm() Form {
 	inner := func(pattern string) string { return strings.TrimSuffix(strings.TrimPrefix(pattern, "^"), "$") }
-	topic := `(overview|queues|workers|cluster|queue:` + inner(queueForm.Pattern) + `|(task|bulk):` + inner(taskForm.Pattern) + `)`
+	topic := `(overview|queues|workers|crons|limiters|cluster|queue:` + inner(queueForm.Pattern) + `|(task|bulk|batch):` + inner(taskForm.Pattern) + `)`
 	return Form{Pattern: `^` + topic + `(,` + topic + `)*$`, Examples: []string{"overview,queue:mail"}}
 }
 
@@ -61,13 +66,14 @@ func (c *restCall) events() error {
 	if fact != nil {
 		return fact
 	}
-	// A task that a token does not reach is as one that is not there.
+	// A task that a token does not reach is as one that is not there. A topic that it may not be told of does not close the others: a
+	// client asks for all that it shows together.
 	var absent []live.Absent
 	heard := make([]live.Topic, 0, len(topics))
 	for _, t := range topics {
 		kind, of, _ := strings.Cut(t.Name, ":")
 		switch err := c.s.Hears(c.ctx, kind, of); {
-		case edge.Is[core.NotFound](err):
+		case edge.Is[core.NotFound](err) || edge.Is[core.Denied](err):
 			absent = append(absent, live.Absent{Topic: t, Err: err})
 		case err != nil:
 			return err
@@ -94,7 +100,7 @@ func (c *restCall) events() error {
 	}
 	for {
 		frames, err := l.Next(c.ctx)
-		if err != nil || !c.stillSees(topics) {
+		if err != nil || !c.stillSees(heard) {
 			return nil //nolint:nilerr // the stream has ended: its time is over, its token or its client gone, or the topic is elsewhere
 		}
 		if err := c.sendEvents(frames); err != nil {
@@ -103,7 +109,7 @@ func (c *restCall) events() error {
 	}
 }
 
-// absentFrames tells which topics are of what is not there. They have no id: a stream that goes on asks for these topics again.
+// absentFrames tells which topics are of what is not there, or not for the caller. They have no id: a stream that goes on asks for these topics again.
 func (c *restCall) absentFrames(absent []live.Absent) (out []live.Frame) {
 	for _, a := range absent {
 		w := &jsonWriter{l: &c.s.Limits, lean: true}
@@ -169,15 +175,17 @@ func (c *restCall) topics() ([]live.Topic, core.Fact) {
 		switch {
 		case !named && kind == "overview":
 			t.Sight = uint8(api.SightOf(c.who.Scopes))
-		case !named && (kind == "queues" || kind == "workers"):
+		case !named && (kind == "queues" || kind == "workers" || kind == "limiters"):
+		case !named && kind == "crons":
+			t.Every = everyCrons
 		case named && kind == "queue":
 			if fact := api.QueueName("topics", of); fact != nil {
 				return nil, fact
 			}
-		case named && (kind == "task" || kind == "bulk"):
+		case named && (kind == "task" || kind == "bulk" || kind == "batch"):
 			id, err := core.ParseTaskID(of)
 			if err != nil || id.IsZero() {
-				return nil, edge.Invalid("topics", "has an id of a task or a job that is malformed")
+				return nil, edge.Invalid("topics", "has an id of a task, a job or a batch that is malformed")
 			}
 			t.Name = kind + ":" + id.String()
 			if kind == "task" {
@@ -186,7 +194,7 @@ func (c *restCall) topics() ([]live.Topic, core.Fact) {
 		case !named && kind == "cluster": // it is of no tenant: all who may see it have the same topic
 			t.Tenant, t.Namespace, t.Sight = "", "", uint8(api.SeesCluster)
 		default:
-			return nil, edge.Invalid("topics", "must be of overview, queues, queue:NAME, task:ID, bulk:ID, workers, cluster")
+			return nil, edge.Invalid("topics", "must be of overview, queues, queue:NAME, task:ID, bulk:ID, batch:ID, crons, limiters, workers, cluster")
 		}
 		out[i] = t
 	}
@@ -209,8 +217,20 @@ func (e eventSource) Sample(ctx context.Context, t live.Topic) (s live.Sample, e
 func (e eventSource) sample(ctx context.Context, t live.Topic) (s live.Sample, err error) {
 	in := api.Space{Tenant: t.Tenant, Name: t.Namespace}
 	switch kind, of, _ := strings.Cut(t.Name, ":"); kind {
-	case "task", "bulk":
+	case "task", "bulk", "batch":
 		s, err = e.one(ctx, in, kind, of)
+	case "crons":
+		var list []*pb.Cron
+		list, s.At, err = e.h.s.LiveCrons(ctx, in, eventCrons)
+		for _, one := range list {
+			s.Rows = append(s.Rows, e.row(one.GetName(), func(w *jsonWriter) { writeCron(w, one) }))
+		}
+	case "limiters":
+		var list []*pb.Limiter
+		list, s.At, err = e.h.s.LiveLimiters(ctx, in)
+		for _, one := range list {
+			s.Rows = append(s.Rows, e.row(one.GetName(), func(w *jsonWriter) { writeLimiter(w, one) }))
+		}
 	case "queue":
 		var q *pb.QueueStats
 		if q, s.At, err = e.h.s.LiveQueue(ctx, in, of); err == nil {
@@ -236,16 +256,23 @@ func (e eventSource) sample(ctx context.Context, t live.Topic) (s live.Sample, e
 	return s, err
 }
 
-// one reads a task, or a job about many.
+// one reads a task, a job about many, or a batch of them.
 func (e eventSource) one(ctx context.Context, in api.Space, kind, of string) (s live.Sample, err error) {
 	id, err := core.ParseTaskID(of)
 	if err != nil {
 		return s, err
 	}
-	if kind == "bulk" {
+	switch kind {
+	case "bulk":
 		var job *pb.BulkJob
 		if job, s.At, err = e.h.s.LiveBulk(ctx, in, id); err == nil {
 			s.Rows = []live.Row{e.row(job.GetId(), func(w *jsonWriter) { writeBulkJob(w, job) })}
+		}
+		return s, err
+	case "batch":
+		var batch *pb.Batch
+		if batch, s.At, err = e.h.s.LiveBatch(ctx, in, id); err == nil {
+			s.Rows = []live.Row{e.row(batch.GetId(), func(w *jsonWriter) { writeBatch(w, batch) })}
 		}
 		return s, err
 	}

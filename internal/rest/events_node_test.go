@@ -4,12 +4,14 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/edge"
 	"github.com/millrace/millrace/internal/server"
 )
@@ -239,6 +241,69 @@ func TestEventsTellOfWorkersAndOfJobsAboutManyTasks(t *testing.T) {
 	}
 }
 
+// What is set changes the rows of its topic, what runs does too, and of what tasks are made of no payload is told.
+func TestEventsTellOfCronsLimitersAndBatches(t *testing.T) {
+	d := openDoorOf(t, 2, mail)
+	d.do(mail, http.MethodPost, "/v1/namespace", `{"partitions": 3}`).want(t, 201)
+	e, status, body := d.listen(mail, "topics=crons,limiters", "")
+	if e == nil {
+		t.Fatal(status, body)
+	}
+	for range 2 {
+		if got := e.next(); !got.Whole || len(got.Rows) != 0 || len(got.At) != 3 {
+			t.Errorf("before there is any: %+v", got)
+		}
+	}
+	one := func(field string, want any) func(event) bool {
+		return func(v event) bool { return len(v.Rows) == 1 && v.Rows[0][field] == want }
+	}
+	d.do(mail, http.MethodPut, "/v1/limiters/api", `{"concurrency": 2}`).want(t, 200)
+	e.until("limiters", one("name", "api"))
+	d.do(mail, http.MethodPost, "/v1/tasks", `{"queue": "calls", "limiters": ["api"]}`).want(t, 201)
+	e.until("limiters", one("tasks", 1.0))
+	d.do(mail, http.MethodPost, "/v1/tasks:claim", `{"queues": ["calls"], "worker": "w-1"}`).want(t, 200)
+	if got := e.until("limiters", one("used", 1.0)); got.Rows[0]["held_by"] != nil {
+		t.Errorf("a list does not tell who holds a limiter: %v", got.Rows[0])
+	}
+
+	for _, name := range []string{"b", "a"} {
+		d.do(mail, http.MethodPut, "/v1/crons/"+name, `{"schedule": "@yearly", "template": {"queue": "reports", "payload": {"secret": 1}}}`).want(t, 200)
+	}
+	d.do(mail, http.MethodPost, "/v1/crons/a:trigger", ``).want(t, 200)
+	got := e.until("crons", func(v event) bool {
+		return slices.ContainsFunc(v.Rows, func(row map[string]any) bool { return row["name"] == "a" && row["runs"] == 1.0 })
+	})
+	at := slices.IndexFunc(got.Rows, func(row map[string]any) bool { return row["name"] == "a" })
+	run, _ := got.Rows[at]["last_run"].(map[string]any)
+	template, _ := got.Rows[at]["template"].(map[string]any)
+	if run["by_hand"] != true || template["queue"] != "reports" || template["payload"] != nil {
+		t.Errorf("a cron: %v", got.Rows[at])
+	}
+	d.do(mail, http.MethodDelete, "/v1/crons/b", ``).want(t, 204)
+	e.until("crons", func(v event) bool { return len(v.Gone) == 1 && v.Gone[0] == "b" })
+	e.stop()
+
+	id := d.do(mail, http.MethodPost, "/v1/batches", `{"on_done": {"queue": "reports", "payload": {"secret": 1}}}`).want(t, 201).text(t, "batch", "id")
+	if e, status, body = d.listen(mail, "topics=batch:"+id, ""); e == nil {
+		t.Fatal(status, body)
+	}
+	first := e.next()
+	follow, _ := first.Rows[0]["on_done"].(map[string]any)
+	if first.Rows[0]["state"] != "open" || follow["queue"] != "reports" || follow["payload"] != nil || len(first.At) != 1 {
+		t.Errorf("a batch: %+v", first)
+	}
+	d.do(mail, http.MethodPost, "/v1/tasks", `{"queue": "import", "batch": "`+id+`"}`).want(t, 201)
+	e.until("batch:"+id, func(v event) bool {
+		counts, _ := v.Rows[0]["counts"].(map[string]any)
+		return counts["waiting"] == 1.0
+	})
+	d.do(mail, http.MethodPost, "/v1/batches/"+id+":seal", ``).want(t, 200)
+	e.until("batch:"+id, one("state", "sealed"))
+	if _, status, body := d.listen(mail, "ns=other&topics=batch:"+id, ""); status != 404 {
+		t.Errorf("a batch of another namespace: %d %s", status, body)
+	}
+}
+
 func TestEventsRefuseWhatIsNoTopic(t *testing.T) {
 	d := openDoor(t, "one")
 	for query, want := range map[string]string{
@@ -252,6 +317,10 @@ func TestEventsRefuseWhatIsNoTopic(t *testing.T) {
 		"topics=workers:a":   "topics",
 		"topics=cluster:a":   "topics",
 		"topics=bulk:b1":     "topics",
+		"topics=batch:b1":    "topics",
+		"topics=batch":       "topics",
+		"topics=crons:a":     "topics",
+		"topics=limiters:a":  "topics",
 		"topics=queues&x=1":  "unknown_field",
 	} {
 		if _, status, body := d.listen("one", query, ""); status != 400 || !strings.Contains(body, want) {
@@ -285,6 +354,51 @@ func TestStreamsOfEventsAndTheirTopicsAreBounded(t *testing.T) {
 		}
 		if time.Since(begun) > 30*time.Second {
 			t.Fatal("the place of a stream that has ended is still taken")
+		}
+	}
+}
+
+// A page shows what is of all queues next to what is of one: a token of some queues is told of theirs.
+func TestEventsTellATokenOfSomeQueuesWhatIsOfThese(t *testing.T) {
+	table, err := auth.New(
+		auth.Token{Hash: auth.Hash("all"), Principal: auth.Principal{Name: "all", Tenant: mail, Scopes: auth.All}},
+		auth.Token{Hash: auth.Hash("web"), Principal: auth.Principal{Name: "web", Tenant: mail, Scopes: auth.All, Queues: []string{"web*"}}},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := openDoorTokens(t, server.Options{}, table)
+	ids := make(map[string]string)
+	for _, queue := range []string{"web", "bank"} {
+		ids[queue] = d.do("all", http.MethodPost, "/v1/tasks", `{"queue": "`+queue+`"}`).want(t, 201).text(t, "id")
+	}
+	mine := d.do("web", http.MethodPost, "/v1/batches", `{"on_done": {"queue": "web"}}`).want(t, 201).text(t, "batch", "id")
+	other := d.do("all", http.MethodPost, "/v1/batches", `{"on_done": {"queue": "bank"}}`).want(t, 201).text(t, "batch", "id")
+
+	refused := map[string]string{
+		"overview": "PERMISSION_DENIED", "queues": "PERMISSION_DENIED", "queue:bank": "PERMISSION_DENIED",
+		"task:" + ids["bank"]: "NOT_FOUND", "batch:" + other: "NOT_FOUND",
+	}
+	told := []string{"queue:web", "task:" + ids["web"], "batch:" + mine}
+	topics := slices.Concat(told, slices.Sorted(maps.Keys(refused)))
+	e, status, body := d.listen("web", "topics="+strings.Join(topics, ","), "")
+	if status != 0 {
+		t.Fatalf("%d %s", status, body)
+	}
+	for seen := make(map[string]bool); len(seen) < len(topics); {
+		got := e.next()
+		seen[got.topic] = true
+		code := refused[got.topic]
+		if got.Error.Code != code || (code == "") != (len(got.Rows) == 1) || code == "" && !slices.Contains(told, got.topic) {
+			t.Errorf("%s: %+v, want the error %q", got.topic, got, code)
+		}
+	}
+	d.do("all", http.MethodPost, "/v1/tasks", `{"queue": "web"}`).want(t, 201)
+	e.until("queue:web", func(v event) bool { return len(v.Rows) == 1 })
+
+	for topic, want := range map[string]string{"queues,crons": "PERMISSION_DENIED", "queue:bank": "PERMISSION_DENIED", "task:" + ids["bank"]: "NOT_FOUND"} {
+		if _, status, body := d.listen("web", "topics="+topic, ""); status/100 != 4 || !strings.Contains(body, want) {
+			t.Errorf("%s alone: %d %s", topic, status, body)
 		}
 	}
 }

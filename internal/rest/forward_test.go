@@ -86,7 +86,7 @@ func TestARequestIsForwardedToTheNodeAndNotToAnAddress(t *testing.T) {
 func TestAForwardedAnswerKeepsItsHeaders(t *testing.T) {
 	want := map[string]string{
 		headerSize: "7", headerType: "text/html", headerDisposition: "attachment", "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store",
-		"Content-Type": "application/octet-stream",
+		"Content-Type": "application/octet-stream", headerRev: "7", headerWriter: "01J 3",
 	}
 	r := forwardRig(t, func(*http.Request) (*http.Response, error) {
 		a := answered(http.StatusOK, strings.NewReader("<script"), 7)

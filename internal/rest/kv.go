@@ -36,8 +36,8 @@ func keyRoutes() []*Route {
 	return []*Route{
 		{
 			// Keys are any bytes: percent-encoded in a path, so that a slash within one does not separate.
-			Method: http.MethodGet, Path: "/v1/kv/{keyspace}/keys/{key}", Native: keysService + "Get", Headers: []string{"Millrace-Rev", headerDisposition}, Status: statusOK, Query: keyReads,
-			Doc:    "Read a key. The answer is its value, byte for byte, as an attachment, so that a browser does not show it; the header Millrace-Rev is its revision.",
+			Method: http.MethodGet, Path: "/v1/kv/{keyspace}/keys/{key}", Native: keysService + "Get", Headers: []string{"Millrace-Rev", headerWriter, headerDisposition}, Status: statusOK, Query: keyReads,
+			Doc:    "Read a key. The answer is its value, byte for byte, as an attachment, so that a browser does not show it; the header Millrace-Rev is its revision. Where the keyspace keeps writers, Millrace-Writer names the task that wrote it last, and the token of the attempt behind a blank; without the header, none was kept.",
 			handle: (*restCall).getKey,
 		},
 		{
@@ -250,6 +250,9 @@ func (c *restCall) listKeys() error {
 			w.Exact("rev", p.Rev)
 			if in.Range.Head > 0 || !in.Values {
 				w.Count("size", uint64(p.Size))
+			}
+			if by := api.ShowWriter(p.Writer); by != nil {
+				w.Object("writer", func() { writeKeyWriter(w, by) })
 			}
 			w.Close('}')
 		})

@@ -64,7 +64,7 @@ func (c *restCall) leaderAddress(f core.NotLeader, baseOf func(address string) s
 var (
 	passedOn   = []string{"Authorization", "Content-Type", "Accept"}
 	passedBack = []string{
-		"Content-Type", "Location", "Etag", "Retry-After", "Www-Authenticate", headerIndex, headerRev,
+		"Content-Type", "Location", "Etag", "Retry-After", "Www-Authenticate", headerIndex, headerRev, headerWriter,
 		"X-Content-Type-Options", "Cache-Control", "Content-Security-Policy", headerSize, headerType, headerDisposition,
 	}
 )

@@ -35,6 +35,9 @@ func (c *restCall) getKey() error {
 	c.showIndex(out.GetAt())
 	h := c.w.Header()
 	h[headerRev] = []string{strconv.FormatUint(out.GetRev(), 10)}
+	if by := out.GetWriter(); by != nil {
+		h[headerWriter] = []string{by.GetTask() + " " + strconv.FormatUint(by.GetToken(), 10)}
+	}
 	h[headerDisposition] = asFile
 	return c.bytes(contentBytes, out.GetValue())
 }

@@ -78,3 +78,15 @@ func TestEveryRouteIsClosedToATokenOfAnotherQueue(t *testing.T) {
 		}
 	}
 }
+
+// A topic that is of all queues is closed to a token of some, and a batch of other queues is not there.
+func TestTopicsOfAllQueuesAreClosedToATokenOfSome(t *testing.T) {
+	r := newRESTRig(t, edge.Limits{})
+	for topic, want := range map[string]int{
+		"crons": http.StatusForbidden, "limiters": http.StatusForbidden, "batch:" + apitest.ID(1): http.StatusNotFound,
+	} {
+		if a := r.send(r.request(http.MethodGet, "/v1/events?topics="+topic, "acme/all/queues=web+ci.*", "")); a.status != want {
+			t.Errorf("%s: %d %s", topic, a.status, a.body)
+		}
+	}
+}

@@ -14,6 +14,9 @@ import (
 	"github.com/millrace/millrace/internal/edge"
 )
 
+// nothingRefused is of bounds that refused nothing.
+const nothingRefused = `"refusals":{"bounds":[],"nodes":[{"node":"n1","since":"2030-01-02T03:04:05Z"}],"partial":false}`
+
 func TestATenantIsBoundedByWhoMayAndReadByItsAdmin(t *testing.T) {
 	r := newRESTRig(t, edge.Limits{})
 	tenants := pb.NewTenantServiceClient(r.conn)
@@ -55,7 +58,7 @@ func TestATenantIsBoundedByWhoMayAndReadByItsAdmin(t *testing.T) {
 		want := `{"tenant":"acme","version":"1","key_bytes":80,"key_writes_per_second":3,"namespaces":2,"measured_key_bytes":60,"over_key_bytes":false,` +
 			`"recent_key_writes_per_second":3,"recent_key_bytes_per_second":30,"overshoot_key_writes":1,"overshoot_key_bytes_written":10,` +
 			`"current_tasks":0,"current_task_bytes":0,"current_running_tasks":0,"current_streams":0,` +
-			`"overshoot_tasks":0,"overshoot_task_bytes":0,"overshoot_running_tasks":0}` + "\n"
+			`"overshoot_tasks":0,"overshoot_task_bytes":0,"overshoot_running_tasks":0,` + nothingRefused + "}\n"
 		if a.body != want {
 			t.Errorf("%s: %s", path, a.body)
 		}
@@ -70,7 +73,7 @@ func TestBoundsOnTheTasksOfATenant(t *testing.T) {
 	r.do("PUT", "/v1/tenants/acme", body).expect(t, "all bounds", http.StatusOK)
 	want := `{"tenant":"acme","version":"1","weight":3,"task_creates_per_second":4,"streams":5,"tasks":10,"task_bytes":100,"running_tasks":2,` +
 		`"namespaces":2,"measured_key_bytes":60,"over_key_bytes":false,"current_tasks":12,"current_task_bytes":99,"current_running_tasks":3,` +
-		`"current_streams":0,"overshoot_tasks":2,"overshoot_task_bytes":0,"overshoot_running_tasks":1,"recent_task_creates_per_second":3,"overshoot_task_creates":1}` + "\n"
+		`"current_streams":0,"overshoot_tasks":2,"overshoot_task_bytes":0,"overshoot_running_tasks":1,"recent_task_creates_per_second":3,"overshoot_task_creates":1,` + nothingRefused + "}\n"
 	if a := r.do("GET", "/v1/tenant", "").expect(t, "read", http.StatusOK); a.body != want {
 		t.Errorf("%s", a.body)
 	}

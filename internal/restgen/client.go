@@ -188,6 +188,9 @@ func (g *generator) sendFields(r *reader) error {
 			g.line("%s", text)
 		}
 	}
+	if contract.MessageOf(r.message).GetKeep() {
+		g.line("w.kept(m.ProtoReflect())")
+	}
 	return nil
 }
 

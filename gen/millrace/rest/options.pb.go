@@ -342,6 +342,7 @@ type Message struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Nullable      bool                   `protobuf:"varint,1,opt,name=nullable,proto3" json:"nullable,omitempty"` // in a request, null counts as left out for each of its fields
 	Short         string                 `protobuf:"bytes,2,opt,name=short,proto3" json:"short,omitempty"`        // a field for which a text alone may stand
+	Keep          bool                   `protobuf:"varint,3,opt,name=keep,proto3" json:"keep,omitempty"`         // a client that reads it and writes it back keeps what it does not know of it: the server may be newer
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -388,6 +389,13 @@ func (x *Message) GetShort() string {
 		return x.Short
 	}
 	return ""
+}
+
+func (x *Message) GetKeep() bool {
+	if x != nil {
+		return x.Keep
+	}
+	return false
 }
 
 // Oneof is what is special about a oneof.
@@ -1008,10 +1016,11 @@ const file_millrace_rest_options_proto_rawDesc = "" +
 	"\anatural\x18\x0e \x01(\bR\anatural\x12\x14\n" +
 	"\x05words\x18\x0f \x03(\tR\x05words\x12\x14\n" +
 	"\x05other\x18\x10 \x03(\tR\x05other\x12\x12\n" +
-	"\x04mend\x18\x11 \x01(\bR\x04mend\";\n" +
+	"\x04mend\x18\x11 \x01(\bR\x04mend\"O\n" +
 	"\aMessage\x12\x1a\n" +
 	"\bnullable\x18\x01 \x01(\bR\bnullable\x12\x14\n" +
-	"\x05short\x18\x02 \x01(\tR\x05short\"7\n" +
+	"\x05short\x18\x02 \x01(\tR\x05short\x12\x12\n" +
+	"\x04keep\x18\x03 \x01(\bR\x04keep\"7\n" +
 	"\x05Oneof\x12\x12\n" +
 	"\x04only\x18\x01 \x01(\tR\x04only\x12\x1a\n" +
 	"\brequired\x18\x02 \x01(\tR\brequired\"\x82\x01\n" +

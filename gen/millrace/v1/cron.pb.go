@@ -73,7 +73,7 @@ func (x CronConfig_Overlap) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CronConfig_Overlap.Descriptor instead.
 func (CronConfig_Overlap) EnumDescriptor() ([]byte, []int) {
-	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{1, 0}
+	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{0, 0}
 }
 
 type CronConfig_CatchUp int32
@@ -122,7 +122,7 @@ func (x CronConfig_CatchUp) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CronConfig_CatchUp.Descriptor instead.
 func (CronConfig_CatchUp) EnumDescriptor() ([]byte, []int) {
-	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{1, 1}
+	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{0, 1}
 }
 
 type CronRun_Outcome int32
@@ -177,7 +177,7 @@ func (x CronRun_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CronRun_Outcome.Descriptor instead.
 func (CronRun_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{3, 0}
+	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{2, 0}
 }
 
 type CronChange_Kind int32
@@ -226,180 +226,7 @@ func (x CronChange_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CronChange_Kind.Descriptor instead.
 func (CronChange_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{4, 0}
-}
-
-// TaskTemplate is what the tasks of a cron, or the follow-ups of a batch, are made of. Its fields are those of TaskSpec, under the same numbers.
-type TaskTemplate struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Queue         string                 `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
-	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`                                                // default: the queue's name
-	Payload       []byte                 `protobuf:"bytes,4,opt,name=payload,proto3" json:"payload,omitempty"`                                          // at most 1 MiB
-	ContentType   string                 `protobuf:"bytes,5,opt,name=content_type,json=contentType,proto3" json:"content_type,omitempty"`               // default application/json
-	Headers       []*Header              `protobuf:"bytes,6,rep,name=headers,proto3" json:"headers,omitempty"`                                          // at most 30, together 4 KiB; a task of a cron gets millrace-cron and millrace-slot besides
-	Priority      uint32                 `protobuf:"varint,7,opt,name=priority,proto3" json:"priority,omitempty"`                                       // 0 to 9
-	MaxAttempts   int32                  `protobuf:"varint,10,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`             // 1 to 1,000; 0 = the queue's
-	MaxCrashes    int32                  `protobuf:"varint,11,opt,name=max_crashes,json=maxCrashes,proto3" json:"max_crashes,omitempty"`                // 1 to 1,000; 0 = the queue's
-	MaxDeliveries *int32                 `protobuf:"varint,12,opt,name=max_deliveries,json=maxDeliveries,proto3,oneof" json:"max_deliveries,omitempty"` // 1 to 1,000,000; 0 = off; unset = the queue's
-	Lease         *durationpb.Duration   `protobuf:"bytes,13,opt,name=lease,proto3" json:"lease,omitempty"`                                             // 1 s to 24 h; unset = the queue's
-	MaxRun        *durationpb.Duration   `protobuf:"bytes,14,opt,name=max_run,json=maxRun,proto3" json:"max_run,omitempty"`                             // unset = the queue's, or none
-	Retry         *Retry                 `protobuf:"bytes,15,opt,name=retry,proto3" json:"retry,omitempty"`
-	Labels        map[string]string      `protobuf:"bytes,20,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // at most 16: names of 1 to 63 B, values of at most 128 B
-	Key           string                 `protobuf:"bytes,21,opt,name=key,proto3" json:"key,omitempty"`                                                                                 // at most 128 B; without a tag it must name the partition of the cron, or of the batch
-	Tag           string                 `protobuf:"bytes,22,opt,name=tag,proto3" json:"tag,omitempty"`                                                                                 // at most 128 B; it must name the partition of the cron, or of the batch
-	Cost          uint32                 `protobuf:"varint,23,opt,name=cost,proto3" json:"cost,omitempty"`                                                                              // 1 to 1,000,000: what each task weighs in shares and rates; default 1
-	Limiters      []string               `protobuf:"bytes,27,rep,name=limiters,proto3" json:"limiters,omitempty"`                                                                       // at most 4, together with those of the queue
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *TaskTemplate) Reset() {
-	*x = TaskTemplate{}
-	mi := &file_millrace_v1_cron_proto_msgTypes[0]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *TaskTemplate) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*TaskTemplate) ProtoMessage() {}
-
-func (x *TaskTemplate) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_cron_proto_msgTypes[0]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use TaskTemplate.ProtoReflect.Descriptor instead.
-func (*TaskTemplate) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{0}
-}
-
-func (x *TaskTemplate) GetQueue() string {
-	if x != nil {
-		return x.Queue
-	}
-	return ""
-}
-
-func (x *TaskTemplate) GetKind() string {
-	if x != nil {
-		return x.Kind
-	}
-	return ""
-}
-
-func (x *TaskTemplate) GetPayload() []byte {
-	if x != nil {
-		return x.Payload
-	}
-	return nil
-}
-
-func (x *TaskTemplate) GetContentType() string {
-	if x != nil {
-		return x.ContentType
-	}
-	return ""
-}
-
-func (x *TaskTemplate) GetHeaders() []*Header {
-	if x != nil {
-		return x.Headers
-	}
-	return nil
-}
-
-func (x *TaskTemplate) GetPriority() uint32 {
-	if x != nil {
-		return x.Priority
-	}
-	return 0
-}
-
-func (x *TaskTemplate) GetMaxAttempts() int32 {
-	if x != nil {
-		return x.MaxAttempts
-	}
-	return 0
-}
-
-func (x *TaskTemplate) GetMaxCrashes() int32 {
-	if x != nil {
-		return x.MaxCrashes
-	}
-	return 0
-}
-
-func (x *TaskTemplate) GetMaxDeliveries() int32 {
-	if x != nil && x.MaxDeliveries != nil {
-		return *x.MaxDeliveries
-	}
-	return 0
-}
-
-func (x *TaskTemplate) GetLease() *durationpb.Duration {
-	if x != nil {
-		return x.Lease
-	}
-	return nil
-}
-
-func (x *TaskTemplate) GetMaxRun() *durationpb.Duration {
-	if x != nil {
-		return x.MaxRun
-	}
-	return nil
-}
-
-func (x *TaskTemplate) GetRetry() *Retry {
-	if x != nil {
-		return x.Retry
-	}
-	return nil
-}
-
-func (x *TaskTemplate) GetLabels() map[string]string {
-	if x != nil {
-		return x.Labels
-	}
-	return nil
-}
-
-func (x *TaskTemplate) GetKey() string {
-	if x != nil {
-		return x.Key
-	}
-	return ""
-}
-
-func (x *TaskTemplate) GetTag() string {
-	if x != nil {
-		return x.Tag
-	}
-	return ""
-}
-
-func (x *TaskTemplate) GetCost() uint32 {
-	if x != nil {
-		return x.Cost
-	}
-	return 0
-}
-
-func (x *TaskTemplate) GetLimiters() []string {
-	if x != nil {
-		return x.Limiters
-	}
-	return nil
+	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{3, 0}
 }
 
 // CronConfig is what an operator says of a cron.
@@ -420,7 +247,7 @@ type CronConfig struct {
 
 func (x *CronConfig) Reset() {
 	*x = CronConfig{}
-	mi := &file_millrace_v1_cron_proto_msgTypes[1]
+	mi := &file_millrace_v1_cron_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -432,7 +259,7 @@ func (x *CronConfig) String() string {
 func (*CronConfig) ProtoMessage() {}
 
 func (x *CronConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_cron_proto_msgTypes[1]
+	mi := &file_millrace_v1_cron_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -445,7 +272,7 @@ func (x *CronConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CronConfig.ProtoReflect.Descriptor instead.
 func (*CronConfig) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{1}
+	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *CronConfig) GetSchedule() string {
@@ -533,7 +360,7 @@ type Cron struct {
 
 func (x *Cron) Reset() {
 	*x = Cron{}
-	mi := &file_millrace_v1_cron_proto_msgTypes[2]
+	mi := &file_millrace_v1_cron_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -545,7 +372,7 @@ func (x *Cron) String() string {
 func (*Cron) ProtoMessage() {}
 
 func (x *Cron) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_cron_proto_msgTypes[2]
+	mi := &file_millrace_v1_cron_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -558,7 +385,7 @@ func (x *Cron) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cron.ProtoReflect.Descriptor instead.
 func (*Cron) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{2}
+	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *Cron) GetName() string {
@@ -674,7 +501,7 @@ type CronRun struct {
 
 func (x *CronRun) Reset() {
 	*x = CronRun{}
-	mi := &file_millrace_v1_cron_proto_msgTypes[3]
+	mi := &file_millrace_v1_cron_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -686,7 +513,7 @@ func (x *CronRun) String() string {
 func (*CronRun) ProtoMessage() {}
 
 func (x *CronRun) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_cron_proto_msgTypes[3]
+	mi := &file_millrace_v1_cron_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -699,7 +526,7 @@ func (x *CronRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CronRun.ProtoReflect.Descriptor instead.
 func (*CronRun) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{3}
+	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *CronRun) GetNumber() uint64 {
@@ -807,7 +634,7 @@ type CronChange struct {
 
 func (x *CronChange) Reset() {
 	*x = CronChange{}
-	mi := &file_millrace_v1_cron_proto_msgTypes[4]
+	mi := &file_millrace_v1_cron_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -819,7 +646,7 @@ func (x *CronChange) String() string {
 func (*CronChange) ProtoMessage() {}
 
 func (x *CronChange) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_cron_proto_msgTypes[4]
+	mi := &file_millrace_v1_cron_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -832,7 +659,7 @@ func (x *CronChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CronChange.ProtoReflect.Descriptor instead.
 func (*CronChange) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{4}
+	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *CronChange) GetAt() *timestamppb.Timestamp {
@@ -882,7 +709,7 @@ type ListCronsRequest struct {
 
 func (x *ListCronsRequest) Reset() {
 	*x = ListCronsRequest{}
-	mi := &file_millrace_v1_cron_proto_msgTypes[5]
+	mi := &file_millrace_v1_cron_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -894,7 +721,7 @@ func (x *ListCronsRequest) String() string {
 func (*ListCronsRequest) ProtoMessage() {}
 
 func (x *ListCronsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_cron_proto_msgTypes[5]
+	mi := &file_millrace_v1_cron_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -907,7 +734,7 @@ func (x *ListCronsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCronsRequest.ProtoReflect.Descriptor instead.
 func (*ListCronsRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{5}
+	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ListCronsRequest) GetLimit() uint32 {
@@ -949,7 +776,7 @@ type ListCronsResponse struct {
 
 func (x *ListCronsResponse) Reset() {
 	*x = ListCronsResponse{}
-	mi := &file_millrace_v1_cron_proto_msgTypes[6]
+	mi := &file_millrace_v1_cron_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -961,7 +788,7 @@ func (x *ListCronsResponse) String() string {
 func (*ListCronsResponse) ProtoMessage() {}
 
 func (x *ListCronsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_cron_proto_msgTypes[6]
+	mi := &file_millrace_v1_cron_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -974,7 +801,7 @@ func (x *ListCronsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCronsResponse.ProtoReflect.Descriptor instead.
 func (*ListCronsResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{6}
+	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListCronsResponse) GetCrons() []*Cron {
@@ -1007,7 +834,7 @@ type GetCronRequest struct {
 
 func (x *GetCronRequest) Reset() {
 	*x = GetCronRequest{}
-	mi := &file_millrace_v1_cron_proto_msgTypes[7]
+	mi := &file_millrace_v1_cron_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1019,7 +846,7 @@ func (x *GetCronRequest) String() string {
 func (*GetCronRequest) ProtoMessage() {}
 
 func (x *GetCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_cron_proto_msgTypes[7]
+	mi := &file_millrace_v1_cron_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1032,7 +859,7 @@ func (x *GetCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCronRequest.ProtoReflect.Descriptor instead.
 func (*GetCronRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{7}
+	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GetCronRequest) GetName() string {
@@ -1052,7 +879,7 @@ type GetCronResponse struct {
 
 func (x *GetCronResponse) Reset() {
 	*x = GetCronResponse{}
-	mi := &file_millrace_v1_cron_proto_msgTypes[8]
+	mi := &file_millrace_v1_cron_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1064,7 +891,7 @@ func (x *GetCronResponse) String() string {
 func (*GetCronResponse) ProtoMessage() {}
 
 func (x *GetCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_cron_proto_msgTypes[8]
+	mi := &file_millrace_v1_cron_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1077,7 +904,7 @@ func (x *GetCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCronResponse.ProtoReflect.Descriptor instead.
 func (*GetCronResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{8}
+	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetCronResponse) GetCron() *Cron {
@@ -1105,7 +932,7 @@ type SetCronRequest struct {
 
 func (x *SetCronRequest) Reset() {
 	*x = SetCronRequest{}
-	mi := &file_millrace_v1_cron_proto_msgTypes[9]
+	mi := &file_millrace_v1_cron_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1117,7 +944,7 @@ func (x *SetCronRequest) String() string {
 func (*SetCronRequest) ProtoMessage() {}
 
 func (x *SetCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_cron_proto_msgTypes[9]
+	mi := &file_millrace_v1_cron_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1130,7 +957,7 @@ func (x *SetCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCronRequest.ProtoReflect.Descriptor instead.
 func (*SetCronRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{9}
+	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SetCronRequest) GetName() string {
@@ -1164,7 +991,7 @@ type SetCronResponse struct {
 
 func (x *SetCronResponse) Reset() {
 	*x = SetCronResponse{}
-	mi := &file_millrace_v1_cron_proto_msgTypes[10]
+	mi := &file_millrace_v1_cron_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1176,7 +1003,7 @@ func (x *SetCronResponse) String() string {
 func (*SetCronResponse) ProtoMessage() {}
 
 func (x *SetCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_cron_proto_msgTypes[10]
+	mi := &file_millrace_v1_cron_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1189,7 +1016,7 @@ func (x *SetCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCronResponse.ProtoReflect.Descriptor instead.
 func (*SetCronResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{10}
+	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SetCronResponse) GetCron() *Cron {
@@ -1216,7 +1043,7 @@ type DeleteCronRequest struct {
 
 func (x *DeleteCronRequest) Reset() {
 	*x = DeleteCronRequest{}
-	mi := &file_millrace_v1_cron_proto_msgTypes[11]
+	mi := &file_millrace_v1_cron_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1228,7 +1055,7 @@ func (x *DeleteCronRequest) String() string {
 func (*DeleteCronRequest) ProtoMessage() {}
 
 func (x *DeleteCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_cron_proto_msgTypes[11]
+	mi := &file_millrace_v1_cron_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1241,7 +1068,7 @@ func (x *DeleteCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteCronRequest.ProtoReflect.Descriptor instead.
 func (*DeleteCronRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{11}
+	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DeleteCronRequest) GetName() string {
@@ -1267,7 +1094,7 @@ type DeleteCronResponse struct {
 
 func (x *DeleteCronResponse) Reset() {
 	*x = DeleteCronResponse{}
-	mi := &file_millrace_v1_cron_proto_msgTypes[12]
+	mi := &file_millrace_v1_cron_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1279,7 +1106,7 @@ func (x *DeleteCronResponse) String() string {
 func (*DeleteCronResponse) ProtoMessage() {}
 
 func (x *DeleteCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_cron_proto_msgTypes[12]
+	mi := &file_millrace_v1_cron_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1292,7 +1119,7 @@ func (x *DeleteCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteCronResponse.ProtoReflect.Descriptor instead.
 func (*DeleteCronResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{12}
+	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DeleteCronResponse) GetAt() *At {
@@ -1312,7 +1139,7 @@ type TriggerCronRequest struct {
 
 func (x *TriggerCronRequest) Reset() {
 	*x = TriggerCronRequest{}
-	mi := &file_millrace_v1_cron_proto_msgTypes[13]
+	mi := &file_millrace_v1_cron_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1324,7 +1151,7 @@ func (x *TriggerCronRequest) String() string {
 func (*TriggerCronRequest) ProtoMessage() {}
 
 func (x *TriggerCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_cron_proto_msgTypes[13]
+	mi := &file_millrace_v1_cron_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1337,7 +1164,7 @@ func (x *TriggerCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerCronRequest.ProtoReflect.Descriptor instead.
 func (*TriggerCronRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{13}
+	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TriggerCronRequest) GetName() string {
@@ -1364,7 +1191,7 @@ type TriggerCronResponse struct {
 
 func (x *TriggerCronResponse) Reset() {
 	*x = TriggerCronResponse{}
-	mi := &file_millrace_v1_cron_proto_msgTypes[14]
+	mi := &file_millrace_v1_cron_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1376,7 +1203,7 @@ func (x *TriggerCronResponse) String() string {
 func (*TriggerCronResponse) ProtoMessage() {}
 
 func (x *TriggerCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_cron_proto_msgTypes[14]
+	mi := &file_millrace_v1_cron_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1389,7 +1216,7 @@ func (x *TriggerCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerCronResponse.ProtoReflect.Descriptor instead.
 func (*TriggerCronResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{14}
+	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TriggerCronResponse) GetRun() *CronRun {
@@ -1415,7 +1242,7 @@ type PauseCronRequest struct {
 
 func (x *PauseCronRequest) Reset() {
 	*x = PauseCronRequest{}
-	mi := &file_millrace_v1_cron_proto_msgTypes[15]
+	mi := &file_millrace_v1_cron_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1427,7 +1254,7 @@ func (x *PauseCronRequest) String() string {
 func (*PauseCronRequest) ProtoMessage() {}
 
 func (x *PauseCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_cron_proto_msgTypes[15]
+	mi := &file_millrace_v1_cron_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1440,7 +1267,7 @@ func (x *PauseCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseCronRequest.ProtoReflect.Descriptor instead.
 func (*PauseCronRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{15}
+	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PauseCronRequest) GetName() string {
@@ -1460,7 +1287,7 @@ type PauseCronResponse struct {
 
 func (x *PauseCronResponse) Reset() {
 	*x = PauseCronResponse{}
-	mi := &file_millrace_v1_cron_proto_msgTypes[16]
+	mi := &file_millrace_v1_cron_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1472,7 +1299,7 @@ func (x *PauseCronResponse) String() string {
 func (*PauseCronResponse) ProtoMessage() {}
 
 func (x *PauseCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_cron_proto_msgTypes[16]
+	mi := &file_millrace_v1_cron_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1485,7 +1312,7 @@ func (x *PauseCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseCronResponse.ProtoReflect.Descriptor instead.
 func (*PauseCronResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{16}
+	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PauseCronResponse) GetReplayed() bool {
@@ -1511,7 +1338,7 @@ type ResumeCronRequest struct {
 
 func (x *ResumeCronRequest) Reset() {
 	*x = ResumeCronRequest{}
-	mi := &file_millrace_v1_cron_proto_msgTypes[17]
+	mi := &file_millrace_v1_cron_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1523,7 +1350,7 @@ func (x *ResumeCronRequest) String() string {
 func (*ResumeCronRequest) ProtoMessage() {}
 
 func (x *ResumeCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_cron_proto_msgTypes[17]
+	mi := &file_millrace_v1_cron_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1536,7 +1363,7 @@ func (x *ResumeCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeCronRequest.ProtoReflect.Descriptor instead.
 func (*ResumeCronRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{17}
+	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ResumeCronRequest) GetName() string {
@@ -1556,7 +1383,7 @@ type ResumeCronResponse struct {
 
 func (x *ResumeCronResponse) Reset() {
 	*x = ResumeCronResponse{}
-	mi := &file_millrace_v1_cron_proto_msgTypes[18]
+	mi := &file_millrace_v1_cron_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1568,7 +1395,7 @@ func (x *ResumeCronResponse) String() string {
 func (*ResumeCronResponse) ProtoMessage() {}
 
 func (x *ResumeCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_cron_proto_msgTypes[18]
+	mi := &file_millrace_v1_cron_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1581,7 +1408,7 @@ func (x *ResumeCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeCronResponse.ProtoReflect.Descriptor instead.
 func (*ResumeCronResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{18}
+	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ResumeCronResponse) GetReplayed() bool {
@@ -1610,7 +1437,7 @@ type PreviewCronRequest struct {
 
 func (x *PreviewCronRequest) Reset() {
 	*x = PreviewCronRequest{}
-	mi := &file_millrace_v1_cron_proto_msgTypes[19]
+	mi := &file_millrace_v1_cron_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1622,7 +1449,7 @@ func (x *PreviewCronRequest) String() string {
 func (*PreviewCronRequest) ProtoMessage() {}
 
 func (x *PreviewCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_cron_proto_msgTypes[19]
+	mi := &file_millrace_v1_cron_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1635,7 +1462,7 @@ func (x *PreviewCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewCronRequest.ProtoReflect.Descriptor instead.
 func (*PreviewCronRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{19}
+	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PreviewCronRequest) GetSchedule() string {
@@ -1677,7 +1504,7 @@ type PreviewCronResponse struct {
 
 func (x *PreviewCronResponse) Reset() {
 	*x = PreviewCronResponse{}
-	mi := &file_millrace_v1_cron_proto_msgTypes[20]
+	mi := &file_millrace_v1_cron_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1689,7 +1516,7 @@ func (x *PreviewCronResponse) String() string {
 func (*PreviewCronResponse) ProtoMessage() {}
 
 func (x *PreviewCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_cron_proto_msgTypes[20]
+	mi := &file_millrace_v1_cron_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1702,7 +1529,7 @@ func (x *PreviewCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewCronResponse.ProtoReflect.Descriptor instead.
 func (*PreviewCronResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{20}
+	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PreviewCronResponse) GetWords() string {
@@ -1735,7 +1562,7 @@ type ListCronRunsRequest struct {
 
 func (x *ListCronRunsRequest) Reset() {
 	*x = ListCronRunsRequest{}
-	mi := &file_millrace_v1_cron_proto_msgTypes[21]
+	mi := &file_millrace_v1_cron_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1747,7 +1574,7 @@ func (x *ListCronRunsRequest) String() string {
 func (*ListCronRunsRequest) ProtoMessage() {}
 
 func (x *ListCronRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_cron_proto_msgTypes[21]
+	mi := &file_millrace_v1_cron_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1760,7 +1587,7 @@ func (x *ListCronRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCronRunsRequest.ProtoReflect.Descriptor instead.
 func (*ListCronRunsRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{21}
+	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListCronRunsRequest) GetName() string {
@@ -1780,7 +1607,7 @@ type ListCronRunsResponse struct {
 
 func (x *ListCronRunsResponse) Reset() {
 	*x = ListCronRunsResponse{}
-	mi := &file_millrace_v1_cron_proto_msgTypes[22]
+	mi := &file_millrace_v1_cron_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1792,7 +1619,7 @@ func (x *ListCronRunsResponse) String() string {
 func (*ListCronRunsResponse) ProtoMessage() {}
 
 func (x *ListCronRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_cron_proto_msgTypes[22]
+	mi := &file_millrace_v1_cron_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1805,7 +1632,7 @@ func (x *ListCronRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCronRunsResponse.ProtoReflect.Descriptor instead.
 func (*ListCronRunsResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{22}
+	return file_millrace_v1_cron_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListCronRunsResponse) GetRuns() []*CronRun {
@@ -1826,31 +1653,7 @@ var File_millrace_v1_cron_proto protoreflect.FileDescriptor
 
 const file_millrace_v1_cron_proto_rawDesc = "" +
 	"\n" +
-	"\x16millrace/v1/cron.proto\x12\vmillrace.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bmillrace/rest/options.proto\x1a\x16millrace/v1/task.proto\"\xbb\x06\n" +
-	"\fTaskTemplate\x12\x1c\n" +
-	"\x05queue\x18\x02 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x05queue\x12\x1c\n" +
-	"\x04kind\x18\x03 \x01(\tB\bʵ\x1c\x040\x018\x01R\x04kind\x12.\n" +
-	"\apayload\x18\x04 \x01(\fB\x14ʵ\x1c\x10\b\x02Z\fcontent_typeR\apayload\x12)\n" +
-	"\fcontent_type\x18\x05 \x01(\tB\x06ʵ\x1c\x028\x01R\vcontentType\x12>\n" +
-	"\aheaders\x18\x06 \x03(\v2\x13.millrace.v1.HeaderB\x0fʵ\x1c\v8\x01b\aheadersR\aheaders\x12\"\n" +
-	"\bpriority\x18\a \x01(\rB\x06ʵ\x1c\x028\x01R\bpriority\x12)\n" +
-	"\fmax_attempts\x18\n" +
-	" \x01(\x05B\x06ʵ\x1c\x028\x01R\vmaxAttempts\x12'\n" +
-	"\vmax_crashes\x18\v \x01(\x05B\x06ʵ\x1c\x028\x01R\n" +
-	"maxCrashes\x12*\n" +
-	"\x0emax_deliveries\x18\f \x01(\x05H\x00R\rmaxDeliveries\x88\x01\x01\x12/\n" +
-	"\x05lease\x18\r \x01(\v2\x19.google.protobuf.DurationR\x05lease\x122\n" +
-	"\amax_run\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\x06maxRun\x12(\n" +
-	"\x05retry\x18\x0f \x01(\v2\x12.millrace.v1.RetryR\x05retry\x12O\n" +
-	"\x06labels\x18\x14 \x03(\v2%.millrace.v1.TaskTemplate.LabelsEntryB\x10ʵ\x1c\f8\x01b\x06labelsh\x10R\x06labels\x12\x1a\n" +
-	"\x03key\x18\x15 \x01(\tB\bʵ\x1c\x040\x018\x01R\x03key\x12\x1a\n" +
-	"\x03tag\x18\x16 \x01(\tB\bʵ\x1c\x040\x018\x01R\x03tag\x12\x1a\n" +
-	"\x04cost\x18\x17 \x01(\rB\x06ʵ\x1c\x028\x01R\x04cost\x12.\n" +
-	"\blimiters\x18\x1b \x03(\tB\x12ʵ\x1c\x0e8\x01b\blimitersh\x04R\blimiters\x1a9\n" +
-	"\vLabelsEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x11\n" +
-	"\x0f_max_deliveries\"\x9a\x04\n" +
+	"\x16millrace/v1/cron.proto\x12\vmillrace.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bmillrace/rest/options.proto\x1a\x16millrace/v1/task.proto\"\x9a\x04\n" +
 	"\n" +
 	"CronConfig\x12\"\n" +
 	"\bschedule\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\bschedule\x12\x1c\n" +
@@ -2016,112 +1819,104 @@ func file_millrace_v1_cron_proto_rawDescGZIP() []byte {
 }
 
 var file_millrace_v1_cron_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_millrace_v1_cron_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_millrace_v1_cron_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_millrace_v1_cron_proto_goTypes = []any{
 	(CronConfig_Overlap)(0),       // 0: millrace.v1.CronConfig.Overlap
 	(CronConfig_CatchUp)(0),       // 1: millrace.v1.CronConfig.CatchUp
 	(CronRun_Outcome)(0),          // 2: millrace.v1.CronRun.Outcome
 	(CronChange_Kind)(0),          // 3: millrace.v1.CronChange.Kind
-	(*TaskTemplate)(nil),          // 4: millrace.v1.TaskTemplate
-	(*CronConfig)(nil),            // 5: millrace.v1.CronConfig
-	(*Cron)(nil),                  // 6: millrace.v1.Cron
-	(*CronRun)(nil),               // 7: millrace.v1.CronRun
-	(*CronChange)(nil),            // 8: millrace.v1.CronChange
-	(*ListCronsRequest)(nil),      // 9: millrace.v1.ListCronsRequest
-	(*ListCronsResponse)(nil),     // 10: millrace.v1.ListCronsResponse
-	(*GetCronRequest)(nil),        // 11: millrace.v1.GetCronRequest
-	(*GetCronResponse)(nil),       // 12: millrace.v1.GetCronResponse
-	(*SetCronRequest)(nil),        // 13: millrace.v1.SetCronRequest
-	(*SetCronResponse)(nil),       // 14: millrace.v1.SetCronResponse
-	(*DeleteCronRequest)(nil),     // 15: millrace.v1.DeleteCronRequest
-	(*DeleteCronResponse)(nil),    // 16: millrace.v1.DeleteCronResponse
-	(*TriggerCronRequest)(nil),    // 17: millrace.v1.TriggerCronRequest
-	(*TriggerCronResponse)(nil),   // 18: millrace.v1.TriggerCronResponse
-	(*PauseCronRequest)(nil),      // 19: millrace.v1.PauseCronRequest
-	(*PauseCronResponse)(nil),     // 20: millrace.v1.PauseCronResponse
-	(*ResumeCronRequest)(nil),     // 21: millrace.v1.ResumeCronRequest
-	(*ResumeCronResponse)(nil),    // 22: millrace.v1.ResumeCronResponse
-	(*PreviewCronRequest)(nil),    // 23: millrace.v1.PreviewCronRequest
-	(*PreviewCronResponse)(nil),   // 24: millrace.v1.PreviewCronResponse
-	(*ListCronRunsRequest)(nil),   // 25: millrace.v1.ListCronRunsRequest
-	(*ListCronRunsResponse)(nil),  // 26: millrace.v1.ListCronRunsResponse
-	nil,                           // 27: millrace.v1.TaskTemplate.LabelsEntry
-	(*Header)(nil),                // 28: millrace.v1.Header
-	(*durationpb.Duration)(nil),   // 29: google.protobuf.Duration
-	(*Retry)(nil),                 // 30: millrace.v1.Retry
-	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
-	(State)(0),                    // 32: millrace.v1.State
-	(*TaskError)(nil),             // 33: millrace.v1.TaskError
-	(*At)(nil),                    // 34: millrace.v1.At
+	(*CronConfig)(nil),            // 4: millrace.v1.CronConfig
+	(*Cron)(nil),                  // 5: millrace.v1.Cron
+	(*CronRun)(nil),               // 6: millrace.v1.CronRun
+	(*CronChange)(nil),            // 7: millrace.v1.CronChange
+	(*ListCronsRequest)(nil),      // 8: millrace.v1.ListCronsRequest
+	(*ListCronsResponse)(nil),     // 9: millrace.v1.ListCronsResponse
+	(*GetCronRequest)(nil),        // 10: millrace.v1.GetCronRequest
+	(*GetCronResponse)(nil),       // 11: millrace.v1.GetCronResponse
+	(*SetCronRequest)(nil),        // 12: millrace.v1.SetCronRequest
+	(*SetCronResponse)(nil),       // 13: millrace.v1.SetCronResponse
+	(*DeleteCronRequest)(nil),     // 14: millrace.v1.DeleteCronRequest
+	(*DeleteCronResponse)(nil),    // 15: millrace.v1.DeleteCronResponse
+	(*TriggerCronRequest)(nil),    // 16: millrace.v1.TriggerCronRequest
+	(*TriggerCronResponse)(nil),   // 17: millrace.v1.TriggerCronResponse
+	(*PauseCronRequest)(nil),      // 18: millrace.v1.PauseCronRequest
+	(*PauseCronResponse)(nil),     // 19: millrace.v1.PauseCronResponse
+	(*ResumeCronRequest)(nil),     // 20: millrace.v1.ResumeCronRequest
+	(*ResumeCronResponse)(nil),    // 21: millrace.v1.ResumeCronResponse
+	(*PreviewCronRequest)(nil),    // 22: millrace.v1.PreviewCronRequest
+	(*PreviewCronResponse)(nil),   // 23: millrace.v1.PreviewCronResponse
+	(*ListCronRunsRequest)(nil),   // 24: millrace.v1.ListCronRunsRequest
+	(*ListCronRunsResponse)(nil),  // 25: millrace.v1.ListCronRunsResponse
+	(*TaskTemplate)(nil),          // 26: millrace.v1.TaskTemplate
+	(*durationpb.Duration)(nil),   // 27: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 28: google.protobuf.Timestamp
+	(State)(0),                    // 29: millrace.v1.State
+	(*TaskError)(nil),             // 30: millrace.v1.TaskError
+	(*At)(nil),                    // 31: millrace.v1.At
 }
 var file_millrace_v1_cron_proto_depIdxs = []int32{
-	28, // 0: millrace.v1.TaskTemplate.headers:type_name -> millrace.v1.Header
-	29, // 1: millrace.v1.TaskTemplate.lease:type_name -> google.protobuf.Duration
-	29, // 2: millrace.v1.TaskTemplate.max_run:type_name -> google.protobuf.Duration
-	30, // 3: millrace.v1.TaskTemplate.retry:type_name -> millrace.v1.Retry
-	27, // 4: millrace.v1.TaskTemplate.labels:type_name -> millrace.v1.TaskTemplate.LabelsEntry
-	4,  // 5: millrace.v1.CronConfig.template:type_name -> millrace.v1.TaskTemplate
-	29, // 6: millrace.v1.CronConfig.jitter:type_name -> google.protobuf.Duration
-	31, // 7: millrace.v1.CronConfig.start:type_name -> google.protobuf.Timestamp
-	31, // 8: millrace.v1.CronConfig.end:type_name -> google.protobuf.Timestamp
-	0,  // 9: millrace.v1.CronConfig.overlap:type_name -> millrace.v1.CronConfig.Overlap
-	1,  // 10: millrace.v1.CronConfig.catch_up:type_name -> millrace.v1.CronConfig.CatchUp
-	5,  // 11: millrace.v1.Cron.config:type_name -> millrace.v1.CronConfig
-	31, // 12: millrace.v1.Cron.next_at:type_name -> google.protobuf.Timestamp
-	31, // 13: millrace.v1.Cron.waiting_at:type_name -> google.protobuf.Timestamp
-	31, // 14: millrace.v1.Cron.created_at:type_name -> google.protobuf.Timestamp
-	31, // 15: millrace.v1.Cron.updated_at:type_name -> google.protobuf.Timestamp
-	7,  // 16: millrace.v1.Cron.last_run:type_name -> millrace.v1.CronRun
-	7,  // 17: millrace.v1.Cron.recent:type_name -> millrace.v1.CronRun
-	31, // 18: millrace.v1.CronRun.slot:type_name -> google.protobuf.Timestamp
-	31, // 19: millrace.v1.CronRun.at:type_name -> google.protobuf.Timestamp
-	2,  // 20: millrace.v1.CronRun.outcome:type_name -> millrace.v1.CronRun.Outcome
-	32, // 21: millrace.v1.CronRun.state:type_name -> millrace.v1.State
-	33, // 22: millrace.v1.CronRun.error:type_name -> millrace.v1.TaskError
-	31, // 23: millrace.v1.CronRun.began_at:type_name -> google.protobuf.Timestamp
-	31, // 24: millrace.v1.CronRun.ended_at:type_name -> google.protobuf.Timestamp
-	31, // 25: millrace.v1.CronChange.at:type_name -> google.protobuf.Timestamp
-	3,  // 26: millrace.v1.CronChange.kind:type_name -> millrace.v1.CronChange.Kind
-	29, // 27: millrace.v1.CronChange.by:type_name -> google.protobuf.Duration
-	6,  // 28: millrace.v1.ListCronsResponse.crons:type_name -> millrace.v1.Cron
-	34, // 29: millrace.v1.ListCronsResponse.at:type_name -> millrace.v1.At
-	6,  // 30: millrace.v1.GetCronResponse.cron:type_name -> millrace.v1.Cron
-	34, // 31: millrace.v1.GetCronResponse.at:type_name -> millrace.v1.At
-	5,  // 32: millrace.v1.SetCronRequest.config:type_name -> millrace.v1.CronConfig
-	6,  // 33: millrace.v1.SetCronResponse.cron:type_name -> millrace.v1.Cron
-	34, // 34: millrace.v1.SetCronResponse.at:type_name -> millrace.v1.At
-	34, // 35: millrace.v1.DeleteCronResponse.at:type_name -> millrace.v1.At
-	7,  // 36: millrace.v1.TriggerCronResponse.run:type_name -> millrace.v1.CronRun
-	34, // 37: millrace.v1.TriggerCronResponse.at:type_name -> millrace.v1.At
-	34, // 38: millrace.v1.PauseCronResponse.at:type_name -> millrace.v1.At
-	34, // 39: millrace.v1.ResumeCronResponse.at:type_name -> millrace.v1.At
-	31, // 40: millrace.v1.PreviewCronRequest.from:type_name -> google.protobuf.Timestamp
-	8,  // 41: millrace.v1.PreviewCronResponse.dst:type_name -> millrace.v1.CronChange
-	7,  // 42: millrace.v1.ListCronRunsResponse.runs:type_name -> millrace.v1.CronRun
-	34, // 43: millrace.v1.ListCronRunsResponse.at:type_name -> millrace.v1.At
-	9,  // 44: millrace.v1.CronService.List:input_type -> millrace.v1.ListCronsRequest
-	11, // 45: millrace.v1.CronService.Get:input_type -> millrace.v1.GetCronRequest
-	13, // 46: millrace.v1.CronService.Set:input_type -> millrace.v1.SetCronRequest
-	15, // 47: millrace.v1.CronService.Delete:input_type -> millrace.v1.DeleteCronRequest
-	17, // 48: millrace.v1.CronService.Trigger:input_type -> millrace.v1.TriggerCronRequest
-	19, // 49: millrace.v1.CronService.Pause:input_type -> millrace.v1.PauseCronRequest
-	21, // 50: millrace.v1.CronService.Resume:input_type -> millrace.v1.ResumeCronRequest
-	23, // 51: millrace.v1.CronService.Preview:input_type -> millrace.v1.PreviewCronRequest
-	25, // 52: millrace.v1.CronService.Runs:input_type -> millrace.v1.ListCronRunsRequest
-	10, // 53: millrace.v1.CronService.List:output_type -> millrace.v1.ListCronsResponse
-	12, // 54: millrace.v1.CronService.Get:output_type -> millrace.v1.GetCronResponse
-	14, // 55: millrace.v1.CronService.Set:output_type -> millrace.v1.SetCronResponse
-	16, // 56: millrace.v1.CronService.Delete:output_type -> millrace.v1.DeleteCronResponse
-	18, // 57: millrace.v1.CronService.Trigger:output_type -> millrace.v1.TriggerCronResponse
-	20, // 58: millrace.v1.CronService.Pause:output_type -> millrace.v1.PauseCronResponse
-	22, // 59: millrace.v1.CronService.Resume:output_type -> millrace.v1.ResumeCronResponse
-	24, // 60: millrace.v1.CronService.Preview:output_type -> millrace.v1.PreviewCronResponse
-	26, // 61: millrace.v1.CronService.Runs:output_type -> millrace.v1.ListCronRunsResponse
-	53, // [53:62] is the sub-list for method output_type
-	44, // [44:53] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	26, // 0: millrace.v1.CronConfig.template:type_name -> millrace.v1.TaskTemplate
+	27, // 1: millrace.v1.CronConfig.jitter:type_name -> google.protobuf.Duration
+	28, // 2: millrace.v1.CronConfig.start:type_name -> google.protobuf.Timestamp
+	28, // 3: millrace.v1.CronConfig.end:type_name -> google.protobuf.Timestamp
+	0,  // 4: millrace.v1.CronConfig.overlap:type_name -> millrace.v1.CronConfig.Overlap
+	1,  // 5: millrace.v1.CronConfig.catch_up:type_name -> millrace.v1.CronConfig.CatchUp
+	4,  // 6: millrace.v1.Cron.config:type_name -> millrace.v1.CronConfig
+	28, // 7: millrace.v1.Cron.next_at:type_name -> google.protobuf.Timestamp
+	28, // 8: millrace.v1.Cron.waiting_at:type_name -> google.protobuf.Timestamp
+	28, // 9: millrace.v1.Cron.created_at:type_name -> google.protobuf.Timestamp
+	28, // 10: millrace.v1.Cron.updated_at:type_name -> google.protobuf.Timestamp
+	6,  // 11: millrace.v1.Cron.last_run:type_name -> millrace.v1.CronRun
+	6,  // 12: millrace.v1.Cron.recent:type_name -> millrace.v1.CronRun
+	28, // 13: millrace.v1.CronRun.slot:type_name -> google.protobuf.Timestamp
+	28, // 14: millrace.v1.CronRun.at:type_name -> google.protobuf.Timestamp
+	2,  // 15: millrace.v1.CronRun.outcome:type_name -> millrace.v1.CronRun.Outcome
+	29, // 16: millrace.v1.CronRun.state:type_name -> millrace.v1.State
+	30, // 17: millrace.v1.CronRun.error:type_name -> millrace.v1.TaskError
+	28, // 18: millrace.v1.CronRun.began_at:type_name -> google.protobuf.Timestamp
+	28, // 19: millrace.v1.CronRun.ended_at:type_name -> google.protobuf.Timestamp
+	28, // 20: millrace.v1.CronChange.at:type_name -> google.protobuf.Timestamp
+	3,  // 21: millrace.v1.CronChange.kind:type_name -> millrace.v1.CronChange.Kind
+	27, // 22: millrace.v1.CronChange.by:type_name -> google.protobuf.Duration
+	5,  // 23: millrace.v1.ListCronsResponse.crons:type_name -> millrace.v1.Cron
+	31, // 24: millrace.v1.ListCronsResponse.at:type_name -> millrace.v1.At
+	5,  // 25: millrace.v1.GetCronResponse.cron:type_name -> millrace.v1.Cron
+	31, // 26: millrace.v1.GetCronResponse.at:type_name -> millrace.v1.At
+	4,  // 27: millrace.v1.SetCronRequest.config:type_name -> millrace.v1.CronConfig
+	5,  // 28: millrace.v1.SetCronResponse.cron:type_name -> millrace.v1.Cron
+	31, // 29: millrace.v1.SetCronResponse.at:type_name -> millrace.v1.At
+	31, // 30: millrace.v1.DeleteCronResponse.at:type_name -> millrace.v1.At
+	6,  // 31: millrace.v1.TriggerCronResponse.run:type_name -> millrace.v1.CronRun
+	31, // 32: millrace.v1.TriggerCronResponse.at:type_name -> millrace.v1.At
+	31, // 33: millrace.v1.PauseCronResponse.at:type_name -> millrace.v1.At
+	31, // 34: millrace.v1.ResumeCronResponse.at:type_name -> millrace.v1.At
+	28, // 35: millrace.v1.PreviewCronRequest.from:type_name -> google.protobuf.Timestamp
+	7,  // 36: millrace.v1.PreviewCronResponse.dst:type_name -> millrace.v1.CronChange
+	6,  // 37: millrace.v1.ListCronRunsResponse.runs:type_name -> millrace.v1.CronRun
+	31, // 38: millrace.v1.ListCronRunsResponse.at:type_name -> millrace.v1.At
+	8,  // 39: millrace.v1.CronService.List:input_type -> millrace.v1.ListCronsRequest
+	10, // 40: millrace.v1.CronService.Get:input_type -> millrace.v1.GetCronRequest
+	12, // 41: millrace.v1.CronService.Set:input_type -> millrace.v1.SetCronRequest
+	14, // 42: millrace.v1.CronService.Delete:input_type -> millrace.v1.DeleteCronRequest
+	16, // 43: millrace.v1.CronService.Trigger:input_type -> millrace.v1.TriggerCronRequest
+	18, // 44: millrace.v1.CronService.Pause:input_type -> millrace.v1.PauseCronRequest
+	20, // 45: millrace.v1.CronService.Resume:input_type -> millrace.v1.ResumeCronRequest
+	22, // 46: millrace.v1.CronService.Preview:input_type -> millrace.v1.PreviewCronRequest
+	24, // 47: millrace.v1.CronService.Runs:input_type -> millrace.v1.ListCronRunsRequest
+	9,  // 48: millrace.v1.CronService.List:output_type -> millrace.v1.ListCronsResponse
+	11, // 49: millrace.v1.CronService.Get:output_type -> millrace.v1.GetCronResponse
+	13, // 50: millrace.v1.CronService.Set:output_type -> millrace.v1.SetCronResponse
+	15, // 51: millrace.v1.CronService.Delete:output_type -> millrace.v1.DeleteCronResponse
+	17, // 52: millrace.v1.CronService.Trigger:output_type -> millrace.v1.TriggerCronResponse
+	19, // 53: millrace.v1.CronService.Pause:output_type -> millrace.v1.PauseCronResponse
+	21, // 54: millrace.v1.CronService.Resume:output_type -> millrace.v1.ResumeCronResponse
+	23, // 55: millrace.v1.CronService.Preview:output_type -> millrace.v1.PreviewCronResponse
+	25, // 56: millrace.v1.CronService.Runs:output_type -> millrace.v1.ListCronRunsResponse
+	48, // [48:57] is the sub-list for method output_type
+	39, // [39:48] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_millrace_v1_cron_proto_init() }
@@ -2130,16 +1925,15 @@ func file_millrace_v1_cron_proto_init() {
 		return
 	}
 	file_millrace_v1_task_proto_init()
-	file_millrace_v1_cron_proto_msgTypes[0].OneofWrappers = []any{}
-	file_millrace_v1_cron_proto_msgTypes[9].OneofWrappers = []any{}
-	file_millrace_v1_cron_proto_msgTypes[11].OneofWrappers = []any{}
+	file_millrace_v1_cron_proto_msgTypes[8].OneofWrappers = []any{}
+	file_millrace_v1_cron_proto_msgTypes[10].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_millrace_v1_cron_proto_rawDesc), len(file_millrace_v1_cron_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   24,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

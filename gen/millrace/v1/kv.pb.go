@@ -66,7 +66,7 @@ func (x KeyspaceConfig_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use KeyspaceConfig_Kind.Descriptor instead.
 func (KeyspaceConfig_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{21, 0}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{22, 0}
 }
 
 type KVGetRequest struct {
@@ -151,6 +151,7 @@ type KVGetResponse struct {
 	Rev           uint64                 `protobuf:"varint,2,opt,name=rev,proto3" json:"rev,omitempty"`
 	Found         bool                   `protobuf:"varint,3,opt,name=found,proto3" json:"found,omitempty"` // false for an unknown keyspace too
 	At            *At                    `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`
+	Writer        *KeyWriter             `protobuf:"bytes,5,opt,name=writer,proto3" json:"writer,omitempty"` // of the last write, where the keyspace keeps writers; missing: none was kept
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -213,6 +214,66 @@ func (x *KVGetResponse) GetAt() *At {
 	return nil
 }
 
+func (x *KVGetResponse) GetWriter() *KeyWriter {
+	if x != nil {
+		return x.Writer
+	}
+	return nil
+}
+
+// KeyWriter is the task that wrote a key: by the effects of an attempt, or in a commit under its lease.
+type KeyWriter struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Task          string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	Token         uint64                 `protobuf:"varint,2,opt,name=token,proto3" json:"token,omitempty"` // of the attempt
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyWriter) Reset() {
+	*x = KeyWriter{}
+	mi := &file_millrace_v1_kv_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyWriter) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyWriter) ProtoMessage() {}
+
+func (x *KeyWriter) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_kv_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyWriter.ProtoReflect.Descriptor instead.
+func (*KeyWriter) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *KeyWriter) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+func (x *KeyWriter) GetToken() uint64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
 type KVBatchGetRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Keyspace      string                 `protobuf:"bytes,1,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
@@ -226,7 +287,7 @@ type KVBatchGetRequest struct {
 
 func (x *KVBatchGetRequest) Reset() {
 	*x = KVBatchGetRequest{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[2]
+	mi := &file_millrace_v1_kv_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -238,7 +299,7 @@ func (x *KVBatchGetRequest) String() string {
 func (*KVBatchGetRequest) ProtoMessage() {}
 
 func (x *KVBatchGetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[2]
+	mi := &file_millrace_v1_kv_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -251,7 +312,7 @@ func (x *KVBatchGetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVBatchGetRequest.ProtoReflect.Descriptor instead.
 func (*KVBatchGetRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{2}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *KVBatchGetRequest) GetKeyspace() string {
@@ -299,7 +360,7 @@ type KVBatchGetResponse struct {
 
 func (x *KVBatchGetResponse) Reset() {
 	*x = KVBatchGetResponse{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[3]
+	mi := &file_millrace_v1_kv_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -311,7 +372,7 @@ func (x *KVBatchGetResponse) String() string {
 func (*KVBatchGetResponse) ProtoMessage() {}
 
 func (x *KVBatchGetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[3]
+	mi := &file_millrace_v1_kv_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -324,7 +385,7 @@ func (x *KVBatchGetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVBatchGetResponse.ProtoReflect.Descriptor instead.
 func (*KVBatchGetResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{3}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *KVBatchGetResponse) GetResults() []*KVRead {
@@ -346,13 +407,14 @@ type KVRead struct {
 	Value         []byte                 `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
 	Rev           uint64                 `protobuf:"varint,2,opt,name=rev,proto3" json:"rev,omitempty"`
 	Found         bool                   `protobuf:"varint,3,opt,name=found,proto3" json:"found,omitempty"`
+	Writer        *KeyWriter             `protobuf:"bytes,4,opt,name=writer,proto3" json:"writer,omitempty"` // as in KVGetResponse
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *KVRead) Reset() {
 	*x = KVRead{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[4]
+	mi := &file_millrace_v1_kv_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -364,7 +426,7 @@ func (x *KVRead) String() string {
 func (*KVRead) ProtoMessage() {}
 
 func (x *KVRead) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[4]
+	mi := &file_millrace_v1_kv_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -377,7 +439,7 @@ func (x *KVRead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVRead.ProtoReflect.Descriptor instead.
 func (*KVRead) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{4}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *KVRead) GetValue() []byte {
@@ -401,6 +463,13 @@ func (x *KVRead) GetFound() bool {
 	return false
 }
 
+func (x *KVRead) GetWriter() *KeyWriter {
+	if x != nil {
+		return x.Writer
+	}
+	return nil
+}
+
 type KVRangeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Keyspace      string                 `protobuf:"bytes,1,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
@@ -421,7 +490,7 @@ type KVRangeRequest struct {
 
 func (x *KVRangeRequest) Reset() {
 	*x = KVRangeRequest{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[5]
+	mi := &file_millrace_v1_kv_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -433,7 +502,7 @@ func (x *KVRangeRequest) String() string {
 func (*KVRangeRequest) ProtoMessage() {}
 
 func (x *KVRangeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[5]
+	mi := &file_millrace_v1_kv_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -446,7 +515,7 @@ func (x *KVRangeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVRangeRequest.ProtoReflect.Descriptor instead.
 func (*KVRangeRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{5}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *KVRangeRequest) GetKeyspace() string {
@@ -544,7 +613,7 @@ type KVRangeResponse struct {
 
 func (x *KVRangeResponse) Reset() {
 	*x = KVRangeResponse{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[6]
+	mi := &file_millrace_v1_kv_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -556,7 +625,7 @@ func (x *KVRangeResponse) String() string {
 func (*KVRangeResponse) ProtoMessage() {}
 
 func (x *KVRangeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[6]
+	mi := &file_millrace_v1_kv_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -569,7 +638,7 @@ func (x *KVRangeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVRangeResponse.ProtoReflect.Descriptor instead.
 func (*KVRangeResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{6}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *KVRangeResponse) GetItems() []*KVPair {
@@ -598,14 +667,15 @@ type KVPair struct {
 	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Value         []byte                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
 	Rev           uint64                 `protobuf:"varint,3,opt,name=rev,proto3" json:"rev,omitempty"`
-	Size          uint64                 `protobuf:"varint,4,opt,name=size,proto3" json:"size,omitempty"` // of the value; with head or keys_only
+	Size          uint64                 `protobuf:"varint,4,opt,name=size,proto3" json:"size,omitempty"`    // of the value; with head or keys_only
+	Writer        *KeyWriter             `protobuf:"bytes,5,opt,name=writer,proto3" json:"writer,omitempty"` // as in KVGetResponse
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *KVPair) Reset() {
 	*x = KVPair{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[7]
+	mi := &file_millrace_v1_kv_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -617,7 +687,7 @@ func (x *KVPair) String() string {
 func (*KVPair) ProtoMessage() {}
 
 func (x *KVPair) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[7]
+	mi := &file_millrace_v1_kv_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -630,7 +700,7 @@ func (x *KVPair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVPair.ProtoReflect.Descriptor instead.
 func (*KVPair) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{7}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *KVPair) GetKey() []byte {
@@ -661,6 +731,13 @@ func (x *KVPair) GetSize() uint64 {
 	return 0
 }
 
+func (x *KVPair) GetWriter() *KeyWriter {
+	if x != nil {
+		return x.Writer
+	}
+	return nil
+}
+
 // KVPrefix stands for all keys of a range that begin with it.
 type KVPrefix struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -671,7 +748,7 @@ type KVPrefix struct {
 
 func (x *KVPrefix) Reset() {
 	*x = KVPrefix{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[8]
+	mi := &file_millrace_v1_kv_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -683,7 +760,7 @@ func (x *KVPrefix) String() string {
 func (*KVPrefix) ProtoMessage() {}
 
 func (x *KVPrefix) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[8]
+	mi := &file_millrace_v1_kv_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -696,7 +773,7 @@ func (x *KVPrefix) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVPrefix.ProtoReflect.Descriptor instead.
 func (*KVPrefix) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{8}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *KVPrefix) GetPrefix() []byte {
@@ -716,7 +793,7 @@ type KVPutRequest struct {
 
 func (x *KVPutRequest) Reset() {
 	*x = KVPutRequest{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[9]
+	mi := &file_millrace_v1_kv_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -728,7 +805,7 @@ func (x *KVPutRequest) String() string {
 func (*KVPutRequest) ProtoMessage() {}
 
 func (x *KVPutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[9]
+	mi := &file_millrace_v1_kv_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -741,7 +818,7 @@ func (x *KVPutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVPutRequest.ProtoReflect.Descriptor instead.
 func (*KVPutRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{9}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *KVPutRequest) GetPut() *KVPut {
@@ -770,7 +847,7 @@ type KVPutResponse struct {
 
 func (x *KVPutResponse) Reset() {
 	*x = KVPutResponse{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[10]
+	mi := &file_millrace_v1_kv_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -782,7 +859,7 @@ func (x *KVPutResponse) String() string {
 func (*KVPutResponse) ProtoMessage() {}
 
 func (x *KVPutResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[10]
+	mi := &file_millrace_v1_kv_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -795,7 +872,7 @@ func (x *KVPutResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVPutResponse.ProtoReflect.Descriptor instead.
 func (*KVPutResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{10}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *KVPutResponse) GetRev() uint64 {
@@ -836,7 +913,7 @@ type KVDeleteRequest struct {
 
 func (x *KVDeleteRequest) Reset() {
 	*x = KVDeleteRequest{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[11]
+	mi := &file_millrace_v1_kv_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -848,7 +925,7 @@ func (x *KVDeleteRequest) String() string {
 func (*KVDeleteRequest) ProtoMessage() {}
 
 func (x *KVDeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[11]
+	mi := &file_millrace_v1_kv_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -861,7 +938,7 @@ func (x *KVDeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVDeleteRequest.ProtoReflect.Descriptor instead.
 func (*KVDeleteRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{11}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *KVDeleteRequest) GetDelete() *KVDelete {
@@ -888,7 +965,7 @@ type KVDeleteResponse struct {
 
 func (x *KVDeleteResponse) Reset() {
 	*x = KVDeleteResponse{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[12]
+	mi := &file_millrace_v1_kv_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -900,7 +977,7 @@ func (x *KVDeleteResponse) String() string {
 func (*KVDeleteResponse) ProtoMessage() {}
 
 func (x *KVDeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[12]
+	mi := &file_millrace_v1_kv_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -913,7 +990,7 @@ func (x *KVDeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVDeleteResponse.ProtoReflect.Descriptor instead.
 func (*KVDeleteResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{12}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *KVDeleteResponse) GetExisted() bool {
@@ -939,7 +1016,7 @@ type KVDeleteRangeRequest struct {
 
 func (x *KVDeleteRangeRequest) Reset() {
 	*x = KVDeleteRangeRequest{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[13]
+	mi := &file_millrace_v1_kv_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -951,7 +1028,7 @@ func (x *KVDeleteRangeRequest) String() string {
 func (*KVDeleteRangeRequest) ProtoMessage() {}
 
 func (x *KVDeleteRangeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[13]
+	mi := &file_millrace_v1_kv_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -964,7 +1041,7 @@ func (x *KVDeleteRangeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVDeleteRangeRequest.ProtoReflect.Descriptor instead.
 func (*KVDeleteRangeRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{13}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *KVDeleteRangeRequest) GetRange() *KVDeleteRange {
@@ -984,7 +1061,7 @@ type KVDeleteRangeResponse struct {
 
 func (x *KVDeleteRangeResponse) Reset() {
 	*x = KVDeleteRangeResponse{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[14]
+	mi := &file_millrace_v1_kv_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -996,7 +1073,7 @@ func (x *KVDeleteRangeResponse) String() string {
 func (*KVDeleteRangeResponse) ProtoMessage() {}
 
 func (x *KVDeleteRangeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[14]
+	mi := &file_millrace_v1_kv_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1009,7 +1086,7 @@ func (x *KVDeleteRangeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVDeleteRangeResponse.ProtoReflect.Descriptor instead.
 func (*KVDeleteRangeResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{14}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *KVDeleteRangeResponse) GetCount() uint64 {
@@ -1040,7 +1117,7 @@ type PutsFrame struct {
 
 func (x *PutsFrame) Reset() {
 	*x = PutsFrame{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[15]
+	mi := &file_millrace_v1_kv_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1052,7 +1129,7 @@ func (x *PutsFrame) String() string {
 func (*PutsFrame) ProtoMessage() {}
 
 func (x *PutsFrame) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[15]
+	mi := &file_millrace_v1_kv_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1065,7 +1142,7 @@ func (x *PutsFrame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutsFrame.ProtoReflect.Descriptor instead.
 func (*PutsFrame) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{15}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PutsFrame) GetSeq() uint64 {
@@ -1108,7 +1185,7 @@ type PutItem struct {
 
 func (x *PutItem) Reset() {
 	*x = PutItem{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[16]
+	mi := &file_millrace_v1_kv_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1120,7 +1197,7 @@ func (x *PutItem) String() string {
 func (*PutItem) ProtoMessage() {}
 
 func (x *PutItem) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[16]
+	mi := &file_millrace_v1_kv_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1133,7 +1210,7 @@ func (x *PutItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutItem.ProtoReflect.Descriptor instead.
 func (*PutItem) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{16}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PutItem) GetKey() []byte {
@@ -1177,7 +1254,7 @@ type PutsResult struct {
 
 func (x *PutsResult) Reset() {
 	*x = PutsResult{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[17]
+	mi := &file_millrace_v1_kv_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1189,7 +1266,7 @@ func (x *PutsResult) String() string {
 func (*PutsResult) ProtoMessage() {}
 
 func (x *PutsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[17]
+	mi := &file_millrace_v1_kv_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1202,7 +1279,7 @@ func (x *PutsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutsResult.ProtoReflect.Descriptor instead.
 func (*PutsResult) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{17}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PutsResult) GetFirstRev() uint64 {
@@ -1236,7 +1313,7 @@ type PutRefused struct {
 
 func (x *PutRefused) Reset() {
 	*x = PutRefused{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[18]
+	mi := &file_millrace_v1_kv_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1248,7 +1325,7 @@ func (x *PutRefused) String() string {
 func (*PutRefused) ProtoMessage() {}
 
 func (x *PutRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[18]
+	mi := &file_millrace_v1_kv_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1261,7 +1338,7 @@ func (x *PutRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutRefused.ProtoReflect.Descriptor instead.
 func (*PutRefused) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{18}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PutRefused) GetItem() uint32 {
@@ -1291,7 +1368,7 @@ type GetsFrame struct {
 
 func (x *GetsFrame) Reset() {
 	*x = GetsFrame{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[19]
+	mi := &file_millrace_v1_kv_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1303,7 +1380,7 @@ func (x *GetsFrame) String() string {
 func (*GetsFrame) ProtoMessage() {}
 
 func (x *GetsFrame) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[19]
+	mi := &file_millrace_v1_kv_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1316,7 +1393,7 @@ func (x *GetsFrame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetsFrame.ProtoReflect.Descriptor instead.
 func (*GetsFrame) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{19}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetsFrame) GetSeq() uint64 {
@@ -1356,7 +1433,7 @@ type GetsResult struct {
 
 func (x *GetsResult) Reset() {
 	*x = GetsResult{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[20]
+	mi := &file_millrace_v1_kv_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1368,7 +1445,7 @@ func (x *GetsResult) String() string {
 func (*GetsResult) ProtoMessage() {}
 
 func (x *GetsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[20]
+	mi := &file_millrace_v1_kv_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1381,7 +1458,7 @@ func (x *GetsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetsResult.ProtoReflect.Descriptor instead.
 func (*GetsResult) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{20}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetsResult) GetResults() []*KVRead {
@@ -1398,13 +1475,14 @@ type KeyspaceConfig struct {
 	Tag           string                 `protobuf:"bytes,3,opt,name=tag,proto3" json:"tag,omitempty"`                                         // reserved, as retention: of HISTORY
 	Retention     *durationpb.Duration   `protobuf:"bytes,4,opt,name=retention,proto3" json:"retention,omitempty"`
 	Quota         *KeyspaceQuota         `protobuf:"bytes,5,opt,name=quota,proto3" json:"quota,omitempty"`
+	Writers       bool                   `protobuf:"varint,6,opt,name=writers,proto3" json:"writers,omitempty"` // keep with each key the task that wrote it last, 26 bytes a key; from format 4 on
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *KeyspaceConfig) Reset() {
 	*x = KeyspaceConfig{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[21]
+	mi := &file_millrace_v1_kv_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1416,7 +1494,7 @@ func (x *KeyspaceConfig) String() string {
 func (*KeyspaceConfig) ProtoMessage() {}
 
 func (x *KeyspaceConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[21]
+	mi := &file_millrace_v1_kv_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1429,7 +1507,7 @@ func (x *KeyspaceConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyspaceConfig.ProtoReflect.Descriptor instead.
 func (*KeyspaceConfig) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{21}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *KeyspaceConfig) GetVersion() uint64 {
@@ -1467,6 +1545,13 @@ func (x *KeyspaceConfig) GetQuota() *KeyspaceQuota {
 	return nil
 }
 
+func (x *KeyspaceConfig) GetWriters() bool {
+	if x != nil {
+		return x.Writers
+	}
+	return false
+}
+
 // KeyspaceQuota limits a keyspace; 0 means no limit. Puts beyond a limit are refused; deletes and reads go on.
 type KeyspaceQuota struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
@@ -1479,7 +1564,7 @@ type KeyspaceQuota struct {
 
 func (x *KeyspaceQuota) Reset() {
 	*x = KeyspaceQuota{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[22]
+	mi := &file_millrace_v1_kv_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1491,7 +1576,7 @@ func (x *KeyspaceQuota) String() string {
 func (*KeyspaceQuota) ProtoMessage() {}
 
 func (x *KeyspaceQuota) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[22]
+	mi := &file_millrace_v1_kv_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1504,7 +1589,7 @@ func (x *KeyspaceQuota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyspaceQuota.ProtoReflect.Descriptor instead.
 func (*KeyspaceQuota) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{22}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *KeyspaceQuota) GetBytes() int64 {
@@ -1543,7 +1628,7 @@ type KeyspaceStats struct {
 
 func (x *KeyspaceStats) Reset() {
 	*x = KeyspaceStats{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[23]
+	mi := &file_millrace_v1_kv_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1555,7 +1640,7 @@ func (x *KeyspaceStats) String() string {
 func (*KeyspaceStats) ProtoMessage() {}
 
 func (x *KeyspaceStats) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[23]
+	mi := &file_millrace_v1_kv_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1568,7 +1653,7 @@ func (x *KeyspaceStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyspaceStats.ProtoReflect.Descriptor instead.
 func (*KeyspaceStats) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{23}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *KeyspaceStats) GetKeyspace() string {
@@ -1631,7 +1716,7 @@ type SetKeyspaceRequest struct {
 
 func (x *SetKeyspaceRequest) Reset() {
 	*x = SetKeyspaceRequest{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[24]
+	mi := &file_millrace_v1_kv_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1643,7 +1728,7 @@ func (x *SetKeyspaceRequest) String() string {
 func (*SetKeyspaceRequest) ProtoMessage() {}
 
 func (x *SetKeyspaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[24]
+	mi := &file_millrace_v1_kv_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1656,7 +1741,7 @@ func (x *SetKeyspaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetKeyspaceRequest.ProtoReflect.Descriptor instead.
 func (*SetKeyspaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{24}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SetKeyspaceRequest) GetKeyspace() string {
@@ -1690,7 +1775,7 @@ type SetKeyspaceResponse struct {
 
 func (x *SetKeyspaceResponse) Reset() {
 	*x = SetKeyspaceResponse{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[25]
+	mi := &file_millrace_v1_kv_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1702,7 +1787,7 @@ func (x *SetKeyspaceResponse) String() string {
 func (*SetKeyspaceResponse) ProtoMessage() {}
 
 func (x *SetKeyspaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[25]
+	mi := &file_millrace_v1_kv_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1715,7 +1800,7 @@ func (x *SetKeyspaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetKeyspaceResponse.ProtoReflect.Descriptor instead.
 func (*SetKeyspaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{25}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SetKeyspaceResponse) GetVersion() uint64 {
@@ -1741,7 +1826,7 @@ type GetKeyspaceRequest struct {
 
 func (x *GetKeyspaceRequest) Reset() {
 	*x = GetKeyspaceRequest{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[26]
+	mi := &file_millrace_v1_kv_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1753,7 +1838,7 @@ func (x *GetKeyspaceRequest) String() string {
 func (*GetKeyspaceRequest) ProtoMessage() {}
 
 func (x *GetKeyspaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[26]
+	mi := &file_millrace_v1_kv_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1766,7 +1851,7 @@ func (x *GetKeyspaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetKeyspaceRequest.ProtoReflect.Descriptor instead.
 func (*GetKeyspaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{26}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetKeyspaceRequest) GetKeyspace() string {
@@ -1786,7 +1871,7 @@ type GetKeyspaceResponse struct {
 
 func (x *GetKeyspaceResponse) Reset() {
 	*x = GetKeyspaceResponse{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[27]
+	mi := &file_millrace_v1_kv_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1798,7 +1883,7 @@ func (x *GetKeyspaceResponse) String() string {
 func (*GetKeyspaceResponse) ProtoMessage() {}
 
 func (x *GetKeyspaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[27]
+	mi := &file_millrace_v1_kv_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1811,7 +1896,7 @@ func (x *GetKeyspaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetKeyspaceResponse.ProtoReflect.Descriptor instead.
 func (*GetKeyspaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{27}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GetKeyspaceResponse) GetStats() *KeyspaceStats {
@@ -1839,7 +1924,7 @@ type ListKeyspacesRequest struct {
 
 func (x *ListKeyspacesRequest) Reset() {
 	*x = ListKeyspacesRequest{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[28]
+	mi := &file_millrace_v1_kv_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1851,7 +1936,7 @@ func (x *ListKeyspacesRequest) String() string {
 func (*ListKeyspacesRequest) ProtoMessage() {}
 
 func (x *ListKeyspacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[28]
+	mi := &file_millrace_v1_kv_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1864,7 +1949,7 @@ func (x *ListKeyspacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeyspacesRequest.ProtoReflect.Descriptor instead.
 func (*ListKeyspacesRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{28}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListKeyspacesRequest) GetLimit() uint32 {
@@ -1899,7 +1984,7 @@ type ListKeyspacesResponse struct {
 
 func (x *ListKeyspacesResponse) Reset() {
 	*x = ListKeyspacesResponse{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[29]
+	mi := &file_millrace_v1_kv_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1911,7 +1996,7 @@ func (x *ListKeyspacesResponse) String() string {
 func (*ListKeyspacesResponse) ProtoMessage() {}
 
 func (x *ListKeyspacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[29]
+	mi := &file_millrace_v1_kv_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1924,7 +2009,7 @@ func (x *ListKeyspacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeyspacesResponse.ProtoReflect.Descriptor instead.
 func (*ListKeyspacesResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{29}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListKeyspacesResponse) GetKeyspaces() []*KeyspaceStats {
@@ -1957,7 +2042,7 @@ type DeleteKeyspaceRequest struct {
 
 func (x *DeleteKeyspaceRequest) Reset() {
 	*x = DeleteKeyspaceRequest{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[30]
+	mi := &file_millrace_v1_kv_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1969,7 +2054,7 @@ func (x *DeleteKeyspaceRequest) String() string {
 func (*DeleteKeyspaceRequest) ProtoMessage() {}
 
 func (x *DeleteKeyspaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[30]
+	mi := &file_millrace_v1_kv_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1982,7 +2067,7 @@ func (x *DeleteKeyspaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteKeyspaceRequest.ProtoReflect.Descriptor instead.
 func (*DeleteKeyspaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{30}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *DeleteKeyspaceRequest) GetKeyspace() string {
@@ -2002,7 +2087,7 @@ type DeleteKeyspaceResponse struct {
 
 func (x *DeleteKeyspaceResponse) Reset() {
 	*x = DeleteKeyspaceResponse{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[31]
+	mi := &file_millrace_v1_kv_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2014,7 +2099,7 @@ func (x *DeleteKeyspaceResponse) String() string {
 func (*DeleteKeyspaceResponse) ProtoMessage() {}
 
 func (x *DeleteKeyspaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[31]
+	mi := &file_millrace_v1_kv_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2027,7 +2112,7 @@ func (x *DeleteKeyspaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteKeyspaceResponse.ProtoReflect.Descriptor instead.
 func (*DeleteKeyspaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{31}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *DeleteKeyspaceResponse) GetExisted() bool {
@@ -2054,12 +2139,16 @@ const file_millrace_v1_kv_proto_rawDesc = "" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12\x1b\n" +
 	"\tmin_index\x18\x03 \x01(\x04R\bminIndex\x12\x14\n" +
 	"\x05stale\x18\x04 \x01(\bR\x05stale\x12>\n" +
-	"\rmax_staleness\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\fmaxStaleness\"v\n" +
+	"\rmax_staleness\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\fmaxStaleness\"\xa6\x01\n" +
 	"\rKVGetResponse\x12\x14\n" +
 	"\x05value\x18\x01 \x01(\fR\x05value\x12\x18\n" +
 	"\x03rev\x18\x02 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\x03rev\x12\x14\n" +
 	"\x05found\x18\x03 \x01(\bR\x05found\x12\x1f\n" +
-	"\x02at\x18\x04 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xdb\x01\n" +
+	"\x02at\x18\x04 \x01(\v2\x0f.millrace.v1.AtR\x02at\x12.\n" +
+	"\x06writer\x18\x05 \x01(\v2\x16.millrace.v1.KeyWriterR\x06writer\"=\n" +
+	"\tKeyWriter\x12\x12\n" +
+	"\x04task\x18\x01 \x01(\tR\x04task\x12\x1c\n" +
+	"\x05token\x18\x02 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\x05token\"\xdb\x01\n" +
 	"\x11KVBatchGetRequest\x12\x1a\n" +
 	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\x12)\n" +
 	"\x04keys\x18\x02 \x03(\fB\x15ʵ\x1c\x11\x10\x01b\n" +
@@ -2069,11 +2158,12 @@ const file_millrace_v1_kv_proto_rawDesc = "" +
 	"\rmax_staleness\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\fmaxStaleness\"d\n" +
 	"\x12KVBatchGetResponse\x12-\n" +
 	"\aresults\x18\x01 \x03(\v2\x13.millrace.v1.KVReadR\aresults\x12\x1f\n" +
-	"\x02at\x18\x02 \x03(\v2\x0f.millrace.v1.AtR\x02at\"b\n" +
+	"\x02at\x18\x02 \x03(\v2\x0f.millrace.v1.AtR\x02at\"\x92\x01\n" +
 	"\x06KVRead\x12!\n" +
 	"\x05value\x18\x01 \x01(\fB\vʵ\x1c\aJ\x05foundR\x05value\x12\x1f\n" +
 	"\x03rev\x18\x02 \x01(\x04B\rʵ\x1c\t\b\x01J\x05foundR\x03rev\x12\x14\n" +
-	"\x05found\x18\x03 \x01(\bR\x05found\"\xda\x02\n" +
+	"\x05found\x18\x03 \x01(\bR\x05found\x12.\n" +
+	"\x06writer\x18\x04 \x01(\v2\x16.millrace.v1.KeyWriterR\x06writer\"\xda\x02\n" +
 	"\x0eKVRangeRequest\x12\x1a\n" +
 	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\fR\x04from\x12\x0e\n" +
@@ -2091,12 +2181,13 @@ const file_millrace_v1_kv_proto_rawDesc = "" +
 	"\x0fKVRangeResponse\x12)\n" +
 	"\x05items\x18\x01 \x03(\v2\x13.millrace.v1.KVPairR\x05items\x12\x1f\n" +
 	"\x02at\x18\x02 \x03(\v2\x0f.millrace.v1.AtR\x02at\x129\n" +
-	"\bprefixes\x18\x03 \x03(\v2\x15.millrace.v1.KVPrefixB\x06ʵ\x1c\x028\x01R\bprefixes\"f\n" +
+	"\bprefixes\x18\x03 \x03(\v2\x15.millrace.v1.KVPrefixB\x06ʵ\x1c\x028\x01R\bprefixes\"\x96\x01\n" +
 	"\x06KVPair\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\x12\x18\n" +
 	"\x03rev\x18\x03 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\x03rev\x12\x1a\n" +
-	"\x04size\x18\x04 \x01(\x04B\x06ʵ\x1c\x028\x01R\x04size\"\"\n" +
+	"\x04size\x18\x04 \x01(\x04B\x06ʵ\x1c\x028\x01R\x04size\x12.\n" +
+	"\x06writer\x18\x05 \x01(\v2\x16.millrace.v1.KeyWriterR\x06writer\"\"\n" +
 	"\bKVPrefix\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\fR\x06prefix\"S\n" +
 	"\fKVPutRequest\x12$\n" +
@@ -2148,13 +2239,14 @@ const file_millrace_v1_kv_proto_rawDesc = "" +
 	"\tmin_index\x18\x04 \x01(\x04R\bminIndex\";\n" +
 	"\n" +
 	"GetsResult\x12-\n" +
-	"\aresults\x18\x01 \x03(\v2\x13.millrace.v1.KVReadR\aresults\"\x95\x02\n" +
+	"\aresults\x18\x01 \x03(\v2\x13.millrace.v1.KVReadR\aresults\"\xaf\x02\n" +
 	"\x0eKeyspaceConfig\x12 \n" +
 	"\aversion\x18\x01 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\aversion\x124\n" +
 	"\x04kind\x18\x02 \x01(\x0e2 .millrace.v1.KeyspaceConfig.KindR\x04kind\x12\x18\n" +
 	"\x03tag\x18\x03 \x01(\tB\x06ʵ\x1c\x02\x18\x01R\x03tag\x12?\n" +
 	"\tretention\x18\x04 \x01(\v2\x19.google.protobuf.DurationB\x06ʵ\x1c\x02\x18\x01R\tretention\x120\n" +
-	"\x05quota\x18\x05 \x01(\v2\x1a.millrace.v1.KeyspaceQuotaR\x05quota\"\x1e\n" +
+	"\x05quota\x18\x05 \x01(\v2\x1a.millrace.v1.KeyspaceQuotaR\x05quota\x12\x18\n" +
+	"\awriters\x18\x06 \x01(\bR\awriters\"\x1e\n" +
 	"\x04Kind\x12\t\n" +
 	"\x05PLAIN\x10\x00\x12\v\n" +
 	"\aHISTORY\x10\x01\"\xb7\x01\n" +
@@ -2197,13 +2289,13 @@ const file_millrace_v1_kv_proto_rawDesc = "" +
 	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\"S\n" +
 	"\x16DeleteKeyspaceResponse\x12\x18\n" +
 	"\aexisted\x18\x01 \x01(\bR\aexisted\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at2\xad\x10\n" +
-	"\tKVService\x12\xc8\x02\n" +
-	"\x03Get\x12\x19.millrace.v1.KVGetRequest\x1a\x1a.millrace.v1.KVGetResponse\"\x89\x02ʵ\x1c\x84\x02\n" +
-	"\x1c/v1/kv/{keyspace}/keys/{key}*\x92\x01Read a key. The answer is its value, byte for byte, as an attachment, so that a browser does not show it; the header Millrace-Rev is its revision.B\x05valueR\v\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at2\xe3\x11\n" +
+	"\tKVService\x12\xfe\x03\n" +
+	"\x03Get\x12\x19.millrace.v1.KVGetRequest\x1a\x1a.millrace.v1.KVGetResponse\"\xbf\x03ʵ\x1c\xba\x03\n" +
+	"\x1c/v1/kv/{keyspace}/keys/{key}*\xb7\x02Read a key. The answer is its value, byte for byte, as an attachment, so that a browser does not show it; the header Millrace-Rev is its revision. Where the keyspace keeps writers, Millrace-Writer names the task that wrote it last, and the token of the attempt behind a blank; without the header, none was kept.B\x05valueR\v\n" +
 	"\tmin_indexR\a\n" +
 	"\x05staleR\x0f\n" +
-	"\rmax_stalenessr\fMillrace-Revr\x13Content-Disposition\x12\xe0\x01\n" +
+	"\rmax_stalenessr\fMillrace-Revr\x0fMillrace-Writerr\x13Content-Disposition\x12\xe0\x01\n" +
 	"\bBatchGet\x12\x1e.millrace.v1.KVBatchGetRequest\x1a\x1f.millrace.v1.KVBatchGetResponse\"\x92\x01ʵ\x1c\x8d\x01\x1a\x15/v1/kv/{keyspace}/get*oRead up to 1,000 keys, those of each partition at one index. Fewer results than keys: ask again for the others.2\x01*`\a\x12\xbd\x04\n" +
 	"\x05Range\x12\x1b.millrace.v1.KVRangeRequest\x1a\x1c.millrace.v1.KVRangeResponse\"\xf6\x03ʵ\x1c\xf1\x03\n" +
 	"\x11/v1/kv/{keyspace}*kList the keys of a range in byte order, page by page. Each page is consistent in itself, in each partition.J\aKeyPageR\b\n" +
@@ -2268,106 +2360,110 @@ func file_millrace_v1_kv_proto_rawDescGZIP() []byte {
 }
 
 var file_millrace_v1_kv_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_millrace_v1_kv_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_millrace_v1_kv_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_millrace_v1_kv_proto_goTypes = []any{
 	(KeyspaceConfig_Kind)(0),       // 0: millrace.v1.KeyspaceConfig.Kind
 	(*KVGetRequest)(nil),           // 1: millrace.v1.KVGetRequest
 	(*KVGetResponse)(nil),          // 2: millrace.v1.KVGetResponse
-	(*KVBatchGetRequest)(nil),      // 3: millrace.v1.KVBatchGetRequest
-	(*KVBatchGetResponse)(nil),     // 4: millrace.v1.KVBatchGetResponse
-	(*KVRead)(nil),                 // 5: millrace.v1.KVRead
-	(*KVRangeRequest)(nil),         // 6: millrace.v1.KVRangeRequest
-	(*KVRangeResponse)(nil),        // 7: millrace.v1.KVRangeResponse
-	(*KVPair)(nil),                 // 8: millrace.v1.KVPair
-	(*KVPrefix)(nil),               // 9: millrace.v1.KVPrefix
-	(*KVPutRequest)(nil),           // 10: millrace.v1.KVPutRequest
-	(*KVPutResponse)(nil),          // 11: millrace.v1.KVPutResponse
-	(*KVDeleteRequest)(nil),        // 12: millrace.v1.KVDeleteRequest
-	(*KVDeleteResponse)(nil),       // 13: millrace.v1.KVDeleteResponse
-	(*KVDeleteRangeRequest)(nil),   // 14: millrace.v1.KVDeleteRangeRequest
-	(*KVDeleteRangeResponse)(nil),  // 15: millrace.v1.KVDeleteRangeResponse
-	(*PutsFrame)(nil),              // 16: millrace.v1.PutsFrame
-	(*PutItem)(nil),                // 17: millrace.v1.PutItem
-	(*PutsResult)(nil),             // 18: millrace.v1.PutsResult
-	(*PutRefused)(nil),             // 19: millrace.v1.PutRefused
-	(*GetsFrame)(nil),              // 20: millrace.v1.GetsFrame
-	(*GetsResult)(nil),             // 21: millrace.v1.GetsResult
-	(*KeyspaceConfig)(nil),         // 22: millrace.v1.KeyspaceConfig
-	(*KeyspaceQuota)(nil),          // 23: millrace.v1.KeyspaceQuota
-	(*KeyspaceStats)(nil),          // 24: millrace.v1.KeyspaceStats
-	(*SetKeyspaceRequest)(nil),     // 25: millrace.v1.SetKeyspaceRequest
-	(*SetKeyspaceResponse)(nil),    // 26: millrace.v1.SetKeyspaceResponse
-	(*GetKeyspaceRequest)(nil),     // 27: millrace.v1.GetKeyspaceRequest
-	(*GetKeyspaceResponse)(nil),    // 28: millrace.v1.GetKeyspaceResponse
-	(*ListKeyspacesRequest)(nil),   // 29: millrace.v1.ListKeyspacesRequest
-	(*ListKeyspacesResponse)(nil),  // 30: millrace.v1.ListKeyspacesResponse
-	(*DeleteKeyspaceRequest)(nil),  // 31: millrace.v1.DeleteKeyspaceRequest
-	(*DeleteKeyspaceResponse)(nil), // 32: millrace.v1.DeleteKeyspaceResponse
-	(*durationpb.Duration)(nil),    // 33: google.protobuf.Duration
-	(*At)(nil),                     // 34: millrace.v1.At
-	(*KVPut)(nil),                  // 35: millrace.v1.KVPut
-	(*KVDelete)(nil),               // 36: millrace.v1.KVDelete
-	(*KVDeleteRange)(nil),          // 37: millrace.v1.KVDeleteRange
-	(*Error)(nil),                  // 38: millrace.v1.Error
+	(*KeyWriter)(nil),              // 3: millrace.v1.KeyWriter
+	(*KVBatchGetRequest)(nil),      // 4: millrace.v1.KVBatchGetRequest
+	(*KVBatchGetResponse)(nil),     // 5: millrace.v1.KVBatchGetResponse
+	(*KVRead)(nil),                 // 6: millrace.v1.KVRead
+	(*KVRangeRequest)(nil),         // 7: millrace.v1.KVRangeRequest
+	(*KVRangeResponse)(nil),        // 8: millrace.v1.KVRangeResponse
+	(*KVPair)(nil),                 // 9: millrace.v1.KVPair
+	(*KVPrefix)(nil),               // 10: millrace.v1.KVPrefix
+	(*KVPutRequest)(nil),           // 11: millrace.v1.KVPutRequest
+	(*KVPutResponse)(nil),          // 12: millrace.v1.KVPutResponse
+	(*KVDeleteRequest)(nil),        // 13: millrace.v1.KVDeleteRequest
+	(*KVDeleteResponse)(nil),       // 14: millrace.v1.KVDeleteResponse
+	(*KVDeleteRangeRequest)(nil),   // 15: millrace.v1.KVDeleteRangeRequest
+	(*KVDeleteRangeResponse)(nil),  // 16: millrace.v1.KVDeleteRangeResponse
+	(*PutsFrame)(nil),              // 17: millrace.v1.PutsFrame
+	(*PutItem)(nil),                // 18: millrace.v1.PutItem
+	(*PutsResult)(nil),             // 19: millrace.v1.PutsResult
+	(*PutRefused)(nil),             // 20: millrace.v1.PutRefused
+	(*GetsFrame)(nil),              // 21: millrace.v1.GetsFrame
+	(*GetsResult)(nil),             // 22: millrace.v1.GetsResult
+	(*KeyspaceConfig)(nil),         // 23: millrace.v1.KeyspaceConfig
+	(*KeyspaceQuota)(nil),          // 24: millrace.v1.KeyspaceQuota
+	(*KeyspaceStats)(nil),          // 25: millrace.v1.KeyspaceStats
+	(*SetKeyspaceRequest)(nil),     // 26: millrace.v1.SetKeyspaceRequest
+	(*SetKeyspaceResponse)(nil),    // 27: millrace.v1.SetKeyspaceResponse
+	(*GetKeyspaceRequest)(nil),     // 28: millrace.v1.GetKeyspaceRequest
+	(*GetKeyspaceResponse)(nil),    // 29: millrace.v1.GetKeyspaceResponse
+	(*ListKeyspacesRequest)(nil),   // 30: millrace.v1.ListKeyspacesRequest
+	(*ListKeyspacesResponse)(nil),  // 31: millrace.v1.ListKeyspacesResponse
+	(*DeleteKeyspaceRequest)(nil),  // 32: millrace.v1.DeleteKeyspaceRequest
+	(*DeleteKeyspaceResponse)(nil), // 33: millrace.v1.DeleteKeyspaceResponse
+	(*durationpb.Duration)(nil),    // 34: google.protobuf.Duration
+	(*At)(nil),                     // 35: millrace.v1.At
+	(*KVPut)(nil),                  // 36: millrace.v1.KVPut
+	(*KVDelete)(nil),               // 37: millrace.v1.KVDelete
+	(*KVDeleteRange)(nil),          // 38: millrace.v1.KVDeleteRange
+	(*Error)(nil),                  // 39: millrace.v1.Error
 }
 var file_millrace_v1_kv_proto_depIdxs = []int32{
-	33, // 0: millrace.v1.KVGetRequest.max_staleness:type_name -> google.protobuf.Duration
-	34, // 1: millrace.v1.KVGetResponse.at:type_name -> millrace.v1.At
-	34, // 2: millrace.v1.KVBatchGetRequest.min:type_name -> millrace.v1.At
-	33, // 3: millrace.v1.KVBatchGetRequest.max_staleness:type_name -> google.protobuf.Duration
-	5,  // 4: millrace.v1.KVBatchGetResponse.results:type_name -> millrace.v1.KVRead
-	34, // 5: millrace.v1.KVBatchGetResponse.at:type_name -> millrace.v1.At
-	34, // 6: millrace.v1.KVRangeRequest.min:type_name -> millrace.v1.At
-	33, // 7: millrace.v1.KVRangeRequest.max_staleness:type_name -> google.protobuf.Duration
-	8,  // 8: millrace.v1.KVRangeResponse.items:type_name -> millrace.v1.KVPair
-	34, // 9: millrace.v1.KVRangeResponse.at:type_name -> millrace.v1.At
-	9,  // 10: millrace.v1.KVRangeResponse.prefixes:type_name -> millrace.v1.KVPrefix
-	35, // 11: millrace.v1.KVPutRequest.put:type_name -> millrace.v1.KVPut
-	34, // 12: millrace.v1.KVPutResponse.at:type_name -> millrace.v1.At
-	36, // 13: millrace.v1.KVDeleteRequest.delete:type_name -> millrace.v1.KVDelete
-	34, // 14: millrace.v1.KVDeleteResponse.at:type_name -> millrace.v1.At
-	37, // 15: millrace.v1.KVDeleteRangeRequest.range:type_name -> millrace.v1.KVDeleteRange
-	34, // 16: millrace.v1.KVDeleteRangeResponse.at:type_name -> millrace.v1.At
-	17, // 17: millrace.v1.PutsFrame.items:type_name -> millrace.v1.PutItem
-	19, // 18: millrace.v1.PutsResult.refused:type_name -> millrace.v1.PutRefused
-	38, // 19: millrace.v1.PutRefused.error:type_name -> millrace.v1.Error
-	5,  // 20: millrace.v1.GetsResult.results:type_name -> millrace.v1.KVRead
-	0,  // 21: millrace.v1.KeyspaceConfig.kind:type_name -> millrace.v1.KeyspaceConfig.Kind
-	33, // 22: millrace.v1.KeyspaceConfig.retention:type_name -> google.protobuf.Duration
-	23, // 23: millrace.v1.KeyspaceConfig.quota:type_name -> millrace.v1.KeyspaceQuota
-	22, // 24: millrace.v1.KeyspaceStats.config:type_name -> millrace.v1.KeyspaceConfig
-	22, // 25: millrace.v1.SetKeyspaceRequest.config:type_name -> millrace.v1.KeyspaceConfig
-	34, // 26: millrace.v1.SetKeyspaceResponse.at:type_name -> millrace.v1.At
-	24, // 27: millrace.v1.GetKeyspaceResponse.stats:type_name -> millrace.v1.KeyspaceStats
-	34, // 28: millrace.v1.GetKeyspaceResponse.at:type_name -> millrace.v1.At
-	24, // 29: millrace.v1.ListKeyspacesResponse.keyspaces:type_name -> millrace.v1.KeyspaceStats
-	34, // 30: millrace.v1.ListKeyspacesResponse.at:type_name -> millrace.v1.At
-	34, // 31: millrace.v1.DeleteKeyspaceResponse.at:type_name -> millrace.v1.At
-	1,  // 32: millrace.v1.KVService.Get:input_type -> millrace.v1.KVGetRequest
-	3,  // 33: millrace.v1.KVService.BatchGet:input_type -> millrace.v1.KVBatchGetRequest
-	6,  // 34: millrace.v1.KVService.Range:input_type -> millrace.v1.KVRangeRequest
-	10, // 35: millrace.v1.KVService.Put:input_type -> millrace.v1.KVPutRequest
-	12, // 36: millrace.v1.KVService.Delete:input_type -> millrace.v1.KVDeleteRequest
-	14, // 37: millrace.v1.KVService.DeleteRange:input_type -> millrace.v1.KVDeleteRangeRequest
-	25, // 38: millrace.v1.KeyspaceService.Set:input_type -> millrace.v1.SetKeyspaceRequest
-	27, // 39: millrace.v1.KeyspaceService.Get:input_type -> millrace.v1.GetKeyspaceRequest
-	29, // 40: millrace.v1.KeyspaceService.List:input_type -> millrace.v1.ListKeyspacesRequest
-	31, // 41: millrace.v1.KeyspaceService.Delete:input_type -> millrace.v1.DeleteKeyspaceRequest
-	2,  // 42: millrace.v1.KVService.Get:output_type -> millrace.v1.KVGetResponse
-	4,  // 43: millrace.v1.KVService.BatchGet:output_type -> millrace.v1.KVBatchGetResponse
-	7,  // 44: millrace.v1.KVService.Range:output_type -> millrace.v1.KVRangeResponse
-	11, // 45: millrace.v1.KVService.Put:output_type -> millrace.v1.KVPutResponse
-	13, // 46: millrace.v1.KVService.Delete:output_type -> millrace.v1.KVDeleteResponse
-	15, // 47: millrace.v1.KVService.DeleteRange:output_type -> millrace.v1.KVDeleteRangeResponse
-	26, // 48: millrace.v1.KeyspaceService.Set:output_type -> millrace.v1.SetKeyspaceResponse
-	28, // 49: millrace.v1.KeyspaceService.Get:output_type -> millrace.v1.GetKeyspaceResponse
-	30, // 50: millrace.v1.KeyspaceService.List:output_type -> millrace.v1.ListKeyspacesResponse
-	32, // 51: millrace.v1.KeyspaceService.Delete:output_type -> millrace.v1.DeleteKeyspaceResponse
-	42, // [42:52] is the sub-list for method output_type
-	32, // [32:42] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	34, // 0: millrace.v1.KVGetRequest.max_staleness:type_name -> google.protobuf.Duration
+	35, // 1: millrace.v1.KVGetResponse.at:type_name -> millrace.v1.At
+	3,  // 2: millrace.v1.KVGetResponse.writer:type_name -> millrace.v1.KeyWriter
+	35, // 3: millrace.v1.KVBatchGetRequest.min:type_name -> millrace.v1.At
+	34, // 4: millrace.v1.KVBatchGetRequest.max_staleness:type_name -> google.protobuf.Duration
+	6,  // 5: millrace.v1.KVBatchGetResponse.results:type_name -> millrace.v1.KVRead
+	35, // 6: millrace.v1.KVBatchGetResponse.at:type_name -> millrace.v1.At
+	3,  // 7: millrace.v1.KVRead.writer:type_name -> millrace.v1.KeyWriter
+	35, // 8: millrace.v1.KVRangeRequest.min:type_name -> millrace.v1.At
+	34, // 9: millrace.v1.KVRangeRequest.max_staleness:type_name -> google.protobuf.Duration
+	9,  // 10: millrace.v1.KVRangeResponse.items:type_name -> millrace.v1.KVPair
+	35, // 11: millrace.v1.KVRangeResponse.at:type_name -> millrace.v1.At
+	10, // 12: millrace.v1.KVRangeResponse.prefixes:type_name -> millrace.v1.KVPrefix
+	3,  // 13: millrace.v1.KVPair.writer:type_name -> millrace.v1.KeyWriter
+	36, // 14: millrace.v1.KVPutRequest.put:type_name -> millrace.v1.KVPut
+	35, // 15: millrace.v1.KVPutResponse.at:type_name -> millrace.v1.At
+	37, // 16: millrace.v1.KVDeleteRequest.delete:type_name -> millrace.v1.KVDelete
+	35, // 17: millrace.v1.KVDeleteResponse.at:type_name -> millrace.v1.At
+	38, // 18: millrace.v1.KVDeleteRangeRequest.range:type_name -> millrace.v1.KVDeleteRange
+	35, // 19: millrace.v1.KVDeleteRangeResponse.at:type_name -> millrace.v1.At
+	18, // 20: millrace.v1.PutsFrame.items:type_name -> millrace.v1.PutItem
+	20, // 21: millrace.v1.PutsResult.refused:type_name -> millrace.v1.PutRefused
+	39, // 22: millrace.v1.PutRefused.error:type_name -> millrace.v1.Error
+	6,  // 23: millrace.v1.GetsResult.results:type_name -> millrace.v1.KVRead
+	0,  // 24: millrace.v1.KeyspaceConfig.kind:type_name -> millrace.v1.KeyspaceConfig.Kind
+	34, // 25: millrace.v1.KeyspaceConfig.retention:type_name -> google.protobuf.Duration
+	24, // 26: millrace.v1.KeyspaceConfig.quota:type_name -> millrace.v1.KeyspaceQuota
+	23, // 27: millrace.v1.KeyspaceStats.config:type_name -> millrace.v1.KeyspaceConfig
+	23, // 28: millrace.v1.SetKeyspaceRequest.config:type_name -> millrace.v1.KeyspaceConfig
+	35, // 29: millrace.v1.SetKeyspaceResponse.at:type_name -> millrace.v1.At
+	25, // 30: millrace.v1.GetKeyspaceResponse.stats:type_name -> millrace.v1.KeyspaceStats
+	35, // 31: millrace.v1.GetKeyspaceResponse.at:type_name -> millrace.v1.At
+	25, // 32: millrace.v1.ListKeyspacesResponse.keyspaces:type_name -> millrace.v1.KeyspaceStats
+	35, // 33: millrace.v1.ListKeyspacesResponse.at:type_name -> millrace.v1.At
+	35, // 34: millrace.v1.DeleteKeyspaceResponse.at:type_name -> millrace.v1.At
+	1,  // 35: millrace.v1.KVService.Get:input_type -> millrace.v1.KVGetRequest
+	4,  // 36: millrace.v1.KVService.BatchGet:input_type -> millrace.v1.KVBatchGetRequest
+	7,  // 37: millrace.v1.KVService.Range:input_type -> millrace.v1.KVRangeRequest
+	11, // 38: millrace.v1.KVService.Put:input_type -> millrace.v1.KVPutRequest
+	13, // 39: millrace.v1.KVService.Delete:input_type -> millrace.v1.KVDeleteRequest
+	15, // 40: millrace.v1.KVService.DeleteRange:input_type -> millrace.v1.KVDeleteRangeRequest
+	26, // 41: millrace.v1.KeyspaceService.Set:input_type -> millrace.v1.SetKeyspaceRequest
+	28, // 42: millrace.v1.KeyspaceService.Get:input_type -> millrace.v1.GetKeyspaceRequest
+	30, // 43: millrace.v1.KeyspaceService.List:input_type -> millrace.v1.ListKeyspacesRequest
+	32, // 44: millrace.v1.KeyspaceService.Delete:input_type -> millrace.v1.DeleteKeyspaceRequest
+	2,  // 45: millrace.v1.KVService.Get:output_type -> millrace.v1.KVGetResponse
+	5,  // 46: millrace.v1.KVService.BatchGet:output_type -> millrace.v1.KVBatchGetResponse
+	8,  // 47: millrace.v1.KVService.Range:output_type -> millrace.v1.KVRangeResponse
+	12, // 48: millrace.v1.KVService.Put:output_type -> millrace.v1.KVPutResponse
+	14, // 49: millrace.v1.KVService.Delete:output_type -> millrace.v1.KVDeleteResponse
+	16, // 50: millrace.v1.KVService.DeleteRange:output_type -> millrace.v1.KVDeleteRangeResponse
+	27, // 51: millrace.v1.KeyspaceService.Set:output_type -> millrace.v1.SetKeyspaceResponse
+	29, // 52: millrace.v1.KeyspaceService.Get:output_type -> millrace.v1.GetKeyspaceResponse
+	31, // 53: millrace.v1.KeyspaceService.List:output_type -> millrace.v1.ListKeyspacesResponse
+	33, // 54: millrace.v1.KeyspaceService.Delete:output_type -> millrace.v1.DeleteKeyspaceResponse
+	45, // [45:55] is the sub-list for method output_type
+	35, // [35:45] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_millrace_v1_kv_proto_init() }
@@ -2376,15 +2472,15 @@ func file_millrace_v1_kv_proto_init() {
 		return
 	}
 	file_millrace_v1_task_proto_init()
-	file_millrace_v1_kv_proto_msgTypes[16].OneofWrappers = []any{}
-	file_millrace_v1_kv_proto_msgTypes[24].OneofWrappers = []any{}
+	file_millrace_v1_kv_proto_msgTypes[17].OneofWrappers = []any{}
+	file_millrace_v1_kv_proto_msgTypes[25].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_millrace_v1_kv_proto_rawDesc), len(file_millrace_v1_kv_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   32,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

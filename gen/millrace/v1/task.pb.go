@@ -566,7 +566,7 @@ func (x KVCheck_Compare) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use KVCheck_Compare.Descriptor instead.
 func (KVCheck_Compare) EnumDescriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{90, 0}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{94, 0}
 }
 
 // Fairness says which of the keys that have tasks ready is served next.
@@ -613,7 +613,7 @@ func (x QueueConfig_Fairness) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use QueueConfig_Fairness.Descriptor instead.
 func (QueueConfig_Fairness) EnumDescriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{91, 0}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{95, 0}
 }
 
 // Order says how many tasks of a key run at once.
@@ -660,7 +660,7 @@ func (x QueueConfig_Order) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use QueueConfig_Order.Descriptor instead.
 func (QueueConfig_Order) EnumDescriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{91, 1}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{95, 1}
 }
 
 // Retry says how long a failed task waits. An unset field means the queue's value, or the default.
@@ -6434,6 +6434,179 @@ func (x *CommitResponse) GetAt() *At {
 	return nil
 }
 
+// TaskTemplate is what the tasks of a cron, or the follow-ups of a batch, are made of. Its fields are those of TaskSpec, under the same numbers.
+type TaskTemplate struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Queue         string                 `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
+	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`                                                // default: the queue's name
+	Payload       []byte                 `protobuf:"bytes,4,opt,name=payload,proto3" json:"payload,omitempty"`                                          // at most 1 MiB
+	ContentType   string                 `protobuf:"bytes,5,opt,name=content_type,json=contentType,proto3" json:"content_type,omitempty"`               // default application/json
+	Headers       []*Header              `protobuf:"bytes,6,rep,name=headers,proto3" json:"headers,omitempty"`                                          // at most 30, together 4 KiB; a task of a cron gets millrace-cron and millrace-slot besides
+	Priority      uint32                 `protobuf:"varint,7,opt,name=priority,proto3" json:"priority,omitempty"`                                       // 0 to 9
+	MaxAttempts   int32                  `protobuf:"varint,10,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`             // 1 to 1,000; 0 = the queue's
+	MaxCrashes    int32                  `protobuf:"varint,11,opt,name=max_crashes,json=maxCrashes,proto3" json:"max_crashes,omitempty"`                // 1 to 1,000; 0 = the queue's
+	MaxDeliveries *int32                 `protobuf:"varint,12,opt,name=max_deliveries,json=maxDeliveries,proto3,oneof" json:"max_deliveries,omitempty"` // 1 to 1,000,000; 0 = off; unset = the queue's
+	Lease         *durationpb.Duration   `protobuf:"bytes,13,opt,name=lease,proto3" json:"lease,omitempty"`                                             // 1 s to 24 h; unset = the queue's
+	MaxRun        *durationpb.Duration   `protobuf:"bytes,14,opt,name=max_run,json=maxRun,proto3" json:"max_run,omitempty"`                             // unset = the queue's, or none
+	Retry         *Retry                 `protobuf:"bytes,15,opt,name=retry,proto3" json:"retry,omitempty"`
+	Labels        map[string]string      `protobuf:"bytes,20,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // at most 16: names of 1 to 63 B, values of at most 128 B
+	Key           string                 `protobuf:"bytes,21,opt,name=key,proto3" json:"key,omitempty"`                                                                                 // at most 128 B; without a tag it must name the partition of the cron, or of the batch
+	Tag           string                 `protobuf:"bytes,22,opt,name=tag,proto3" json:"tag,omitempty"`                                                                                 // at most 128 B; it must name the partition of the cron, or of the batch
+	Cost          uint32                 `protobuf:"varint,23,opt,name=cost,proto3" json:"cost,omitempty"`                                                                              // 1 to 1,000,000: what each task weighs in shares and rates; default 1
+	Limiters      []string               `protobuf:"bytes,27,rep,name=limiters,proto3" json:"limiters,omitempty"`                                                                       // at most 4, together with those of the queue
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TaskTemplate) Reset() {
+	*x = TaskTemplate{}
+	mi := &file_millrace_v1_task_proto_msgTypes[78]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TaskTemplate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TaskTemplate) ProtoMessage() {}
+
+func (x *TaskTemplate) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[78]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TaskTemplate.ProtoReflect.Descriptor instead.
+func (*TaskTemplate) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{78}
+}
+
+func (x *TaskTemplate) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *TaskTemplate) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *TaskTemplate) GetPayload() []byte {
+	if x != nil {
+		return x.Payload
+	}
+	return nil
+}
+
+func (x *TaskTemplate) GetContentType() string {
+	if x != nil {
+		return x.ContentType
+	}
+	return ""
+}
+
+func (x *TaskTemplate) GetHeaders() []*Header {
+	if x != nil {
+		return x.Headers
+	}
+	return nil
+}
+
+func (x *TaskTemplate) GetPriority() uint32 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+func (x *TaskTemplate) GetMaxAttempts() int32 {
+	if x != nil {
+		return x.MaxAttempts
+	}
+	return 0
+}
+
+func (x *TaskTemplate) GetMaxCrashes() int32 {
+	if x != nil {
+		return x.MaxCrashes
+	}
+	return 0
+}
+
+func (x *TaskTemplate) GetMaxDeliveries() int32 {
+	if x != nil && x.MaxDeliveries != nil {
+		return *x.MaxDeliveries
+	}
+	return 0
+}
+
+func (x *TaskTemplate) GetLease() *durationpb.Duration {
+	if x != nil {
+		return x.Lease
+	}
+	return nil
+}
+
+func (x *TaskTemplate) GetMaxRun() *durationpb.Duration {
+	if x != nil {
+		return x.MaxRun
+	}
+	return nil
+}
+
+func (x *TaskTemplate) GetRetry() *Retry {
+	if x != nil {
+		return x.Retry
+	}
+	return nil
+}
+
+func (x *TaskTemplate) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *TaskTemplate) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *TaskTemplate) GetTag() string {
+	if x != nil {
+		return x.Tag
+	}
+	return ""
+}
+
+func (x *TaskTemplate) GetCost() uint32 {
+	if x != nil {
+		return x.Cost
+	}
+	return 0
+}
+
+func (x *TaskTemplate) GetLimiters() []string {
+	if x != nil {
+		return x.Limiters
+	}
+	return nil
+}
+
 type Op struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Op:
@@ -6444,6 +6617,9 @@ type Op struct {
 	//	*Op_TaskSnooze
 	//	*Op_TaskCancel
 	//	*Op_QueuePause
+	//	*Op_BatchOpen
+	//	*Op_BatchSeal
+	//	*Op_BatchCancel
 	//	*Op_KvPut
 	//	*Op_KvDelete
 	//	*Op_KvCheck
@@ -6460,7 +6636,7 @@ type Op struct {
 
 func (x *Op) Reset() {
 	*x = Op{}
-	mi := &file_millrace_v1_task_proto_msgTypes[78]
+	mi := &file_millrace_v1_task_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6472,7 +6648,7 @@ func (x *Op) String() string {
 func (*Op) ProtoMessage() {}
 
 func (x *Op) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[78]
+	mi := &file_millrace_v1_task_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6485,7 +6661,7 @@ func (x *Op) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Op.ProtoReflect.Descriptor instead.
 func (*Op) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{78}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Op) GetOp() isOp_Op {
@@ -6544,6 +6720,33 @@ func (x *Op) GetQueuePause() *QueuePause {
 	if x != nil {
 		if x, ok := x.Op.(*Op_QueuePause); ok {
 			return x.QueuePause
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetBatchOpen() *BatchOpen {
+	if x != nil {
+		if x, ok := x.Op.(*Op_BatchOpen); ok {
+			return x.BatchOpen
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetBatchSeal() *BatchSeal {
+	if x != nil {
+		if x, ok := x.Op.(*Op_BatchSeal); ok {
+			return x.BatchSeal
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetBatchCancel() *BatchCancel {
+	if x != nil {
+		if x, ok := x.Op.(*Op_BatchCancel); ok {
+			return x.BatchCancel
 		}
 	}
 	return nil
@@ -6658,6 +6861,18 @@ type Op_QueuePause struct {
 	QueuePause *QueuePause `protobuf:"bytes,6,opt,name=queue_pause,json=queuePause,proto3,oneof"`
 }
 
+type Op_BatchOpen struct {
+	BatchOpen *BatchOpen `protobuf:"bytes,7,opt,name=batch_open,json=batchOpen,proto3,oneof"`
+}
+
+type Op_BatchSeal struct {
+	BatchSeal *BatchSeal `protobuf:"bytes,8,opt,name=batch_seal,json=batchSeal,proto3,oneof"`
+}
+
+type Op_BatchCancel struct {
+	BatchCancel *BatchCancel `protobuf:"bytes,9,opt,name=batch_cancel,json=batchCancel,proto3,oneof"`
+}
+
 type Op_KvPut struct {
 	KvPut *KVPut `protobuf:"bytes,32,opt,name=kv_put,json=kvPut,proto3,oneof"`
 }
@@ -6706,6 +6921,12 @@ func (*Op_TaskCancel) isOp_Op() {}
 
 func (*Op_QueuePause) isOp_Op() {}
 
+func (*Op_BatchOpen) isOp_Op() {}
+
+func (*Op_BatchSeal) isOp_Op() {}
+
+func (*Op_BatchCancel) isOp_Op() {}
+
 func (*Op_KvPut) isOp_Op() {}
 
 func (*Op_KvDelete) isOp_Op() {}
@@ -6733,7 +6954,7 @@ type Reserved struct {
 
 func (x *Reserved) Reset() {
 	*x = Reserved{}
-	mi := &file_millrace_v1_task_proto_msgTypes[79]
+	mi := &file_millrace_v1_task_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6745,7 +6966,7 @@ func (x *Reserved) String() string {
 func (*Reserved) ProtoMessage() {}
 
 func (x *Reserved) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[79]
+	mi := &file_millrace_v1_task_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6758,7 +6979,7 @@ func (x *Reserved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reserved.ProtoReflect.Descriptor instead.
 func (*Reserved) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{79}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Reserved) GetOp() string {
@@ -6778,7 +6999,7 @@ type TaskComplete struct {
 
 func (x *TaskComplete) Reset() {
 	*x = TaskComplete{}
-	mi := &file_millrace_v1_task_proto_msgTypes[80]
+	mi := &file_millrace_v1_task_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6790,7 +7011,7 @@ func (x *TaskComplete) String() string {
 func (*TaskComplete) ProtoMessage() {}
 
 func (x *TaskComplete) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[80]
+	mi := &file_millrace_v1_task_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6803,7 +7024,7 @@ func (x *TaskComplete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskComplete.ProtoReflect.Descriptor instead.
 func (*TaskComplete) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{80}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *TaskComplete) GetTask() *Hold {
@@ -6832,7 +7053,7 @@ type TaskCancel struct {
 
 func (x *TaskCancel) Reset() {
 	*x = TaskCancel{}
-	mi := &file_millrace_v1_task_proto_msgTypes[81]
+	mi := &file_millrace_v1_task_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6844,7 +7065,7 @@ func (x *TaskCancel) String() string {
 func (*TaskCancel) ProtoMessage() {}
 
 func (x *TaskCancel) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[81]
+	mi := &file_millrace_v1_task_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6857,7 +7078,7 @@ func (x *TaskCancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskCancel.ProtoReflect.Descriptor instead.
 func (*TaskCancel) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{81}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *TaskCancel) GetId() string {
@@ -6894,7 +7115,7 @@ type QueuePause struct {
 
 func (x *QueuePause) Reset() {
 	*x = QueuePause{}
-	mi := &file_millrace_v1_task_proto_msgTypes[82]
+	mi := &file_millrace_v1_task_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6906,7 +7127,7 @@ func (x *QueuePause) String() string {
 func (*QueuePause) ProtoMessage() {}
 
 func (x *QueuePause) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[82]
+	mi := &file_millrace_v1_task_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6919,7 +7140,7 @@ func (x *QueuePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuePause.ProtoReflect.Descriptor instead.
 func (*QueuePause) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{82}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *QueuePause) GetQueue() string {
@@ -6950,6 +7171,197 @@ func (x *QueuePause) GetResume() bool {
 	return false
 }
 
+// BatchOpen opens a batch, as the method Open does. Later ops of the commit can add tasks to it, if it has an id.
+type BatchOpen struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`                                                                                   // 26 characters of base32; made by the server when empty
+	Labels        map[string]string      `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // at most 16: names of 1 to 63 B, values of at most 128 B
+	OnDone        *TaskTemplate          `protobuf:"bytes,3,opt,name=on_done,json=onDone,proto3" json:"on_done,omitempty"`                                                             // made when the batch finishes, however its tasks ended
+	OnSuccess     *TaskTemplate          `protobuf:"bytes,4,opt,name=on_success,json=onSuccess,proto3" json:"on_success,omitempty"`                                                    // made then if each of the tasks was completed and the batch was not cancelled
+	Tag           string                 `protobuf:"bytes,5,opt,name=tag,proto3" json:"tag,omitempty"`                                                                                 // at most 128 B: the batch is in the partition of this tag; mutually exclusive with id
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BatchOpen) Reset() {
+	*x = BatchOpen{}
+	mi := &file_millrace_v1_task_proto_msgTypes[84]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BatchOpen) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BatchOpen) ProtoMessage() {}
+
+func (x *BatchOpen) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[84]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BatchOpen.ProtoReflect.Descriptor instead.
+func (*BatchOpen) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{84}
+}
+
+func (x *BatchOpen) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *BatchOpen) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *BatchOpen) GetOnDone() *TaskTemplate {
+	if x != nil {
+		return x.OnDone
+	}
+	return nil
+}
+
+func (x *BatchOpen) GetOnSuccess() *TaskTemplate {
+	if x != nil {
+		return x.OnSuccess
+	}
+	return nil
+}
+
+func (x *BatchOpen) GetTag() string {
+	if x != nil {
+		return x.Tag
+	}
+	return ""
+}
+
+// BatchSeal says that a batch of the commit's partition gets no more tasks, as the method Seal does.
+type BatchSeal struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BatchSeal) Reset() {
+	*x = BatchSeal{}
+	mi := &file_millrace_v1_task_proto_msgTypes[85]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BatchSeal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BatchSeal) ProtoMessage() {}
+
+func (x *BatchSeal) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[85]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BatchSeal.ProtoReflect.Descriptor instead.
+func (*BatchSeal) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{85}
+}
+
+func (x *BatchSeal) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+// BatchCancel seals a batch of the commit's partition and cancels its tasks, as the method Cancel does.
+type BatchCancel struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"` // at most 256 B
+	Rate          uint32                 `protobuf:"varint,3,opt,name=rate,proto3" json:"rate,omitempty"`    // tasks per second, 1 to 1,000,000; default 1,000
+	Force         bool                   `protobuf:"varint,4,opt,name=force,proto3" json:"force,omitempty"`  // running tasks are taken from their workers at once
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BatchCancel) Reset() {
+	*x = BatchCancel{}
+	mi := &file_millrace_v1_task_proto_msgTypes[86]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BatchCancel) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BatchCancel) ProtoMessage() {}
+
+func (x *BatchCancel) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[86]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BatchCancel.ProtoReflect.Descriptor instead.
+func (*BatchCancel) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{86}
+}
+
+func (x *BatchCancel) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *BatchCancel) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *BatchCancel) GetRate() uint32 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
+func (x *BatchCancel) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
 type TaskFail struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Task          *Hold                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
@@ -6960,7 +7372,7 @@ type TaskFail struct {
 
 func (x *TaskFail) Reset() {
 	*x = TaskFail{}
-	mi := &file_millrace_v1_task_proto_msgTypes[83]
+	mi := &file_millrace_v1_task_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6972,7 +7384,7 @@ func (x *TaskFail) String() string {
 func (*TaskFail) ProtoMessage() {}
 
 func (x *TaskFail) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[83]
+	mi := &file_millrace_v1_task_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6985,7 +7397,7 @@ func (x *TaskFail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskFail.ProtoReflect.Descriptor instead.
 func (*TaskFail) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{83}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *TaskFail) GetTask() *Hold {
@@ -7012,7 +7424,7 @@ type TaskSnooze struct {
 
 func (x *TaskSnooze) Reset() {
 	*x = TaskSnooze{}
-	mi := &file_millrace_v1_task_proto_msgTypes[84]
+	mi := &file_millrace_v1_task_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7024,7 +7436,7 @@ func (x *TaskSnooze) String() string {
 func (*TaskSnooze) ProtoMessage() {}
 
 func (x *TaskSnooze) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[84]
+	mi := &file_millrace_v1_task_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7037,7 +7449,7 @@ func (x *TaskSnooze) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskSnooze.ProtoReflect.Descriptor instead.
 func (*TaskSnooze) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{84}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *TaskSnooze) GetTask() *Hold {
@@ -7065,6 +7477,7 @@ type OpResult struct {
 	Existed        bool                   `protobuf:"varint,7,opt,name=existed,proto3" json:"existed,omitempty"`                               // kv_delete; kv_put with want_prev; vector_upsert, vector_delete
 	Sum            int64                  `protobuf:"varint,8,opt,name=sum,proto3" json:"sum,omitempty"`                                       // kv_add
 	Count          uint64                 `protobuf:"varint,9,opt,name=count,proto3" json:"count,omitempty"`                                   // kv_delete_range with count
+	Batch          string                 `protobuf:"bytes,10,opt,name=batch,proto3" json:"batch,omitempty"`                                   // batch_open, batch_seal, batch_cancel
 	Replaced       bool                   `protobuf:"varint,12,opt,name=replaced,proto3" json:"replaced,omitempty"`                            // task_create: the task that holds the unique key became what was sent
 	Refs           *RefsMoved             `protobuf:"bytes,64,opt,name=refs,proto3" json:"refs,omitempty"`                                     // ref_transaction
 	PointVersion   string                 `protobuf:"bytes,96,opt,name=point_version,json=pointVersion,proto3" json:"point_version,omitempty"` // vector_upsert
@@ -7074,7 +7487,7 @@ type OpResult struct {
 
 func (x *OpResult) Reset() {
 	*x = OpResult{}
-	mi := &file_millrace_v1_task_proto_msgTypes[85]
+	mi := &file_millrace_v1_task_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7086,7 +7499,7 @@ func (x *OpResult) String() string {
 func (*OpResult) ProtoMessage() {}
 
 func (x *OpResult) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[85]
+	mi := &file_millrace_v1_task_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7099,7 +7512,7 @@ func (x *OpResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpResult.ProtoReflect.Descriptor instead.
 func (*OpResult) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{85}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *OpResult) GetTask() string {
@@ -7165,6 +7578,13 @@ func (x *OpResult) GetCount() uint64 {
 	return 0
 }
 
+func (x *OpResult) GetBatch() string {
+	if x != nil {
+		return x.Batch
+	}
+	return ""
+}
+
 func (x *OpResult) GetReplaced() bool {
 	if x != nil {
 		return x.Replaced
@@ -7201,7 +7621,7 @@ type KVPut struct {
 
 func (x *KVPut) Reset() {
 	*x = KVPut{}
-	mi := &file_millrace_v1_task_proto_msgTypes[86]
+	mi := &file_millrace_v1_task_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7213,7 +7633,7 @@ func (x *KVPut) String() string {
 func (*KVPut) ProtoMessage() {}
 
 func (x *KVPut) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[86]
+	mi := &file_millrace_v1_task_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7226,7 +7646,7 @@ func (x *KVPut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVPut.ProtoReflect.Descriptor instead.
 func (*KVPut) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{86}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *KVPut) GetKeyspace() string {
@@ -7282,7 +7702,7 @@ type KVDelete struct {
 
 func (x *KVDelete) Reset() {
 	*x = KVDelete{}
-	mi := &file_millrace_v1_task_proto_msgTypes[87]
+	mi := &file_millrace_v1_task_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7294,7 +7714,7 @@ func (x *KVDelete) String() string {
 func (*KVDelete) ProtoMessage() {}
 
 func (x *KVDelete) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[87]
+	mi := &file_millrace_v1_task_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7307,7 +7727,7 @@ func (x *KVDelete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVDelete.ProtoReflect.Descriptor instead.
 func (*KVDelete) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{87}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *KVDelete) GetKeyspace() string {
@@ -7347,7 +7767,7 @@ type KVAdd struct {
 
 func (x *KVAdd) Reset() {
 	*x = KVAdd{}
-	mi := &file_millrace_v1_task_proto_msgTypes[88]
+	mi := &file_millrace_v1_task_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7359,7 +7779,7 @@ func (x *KVAdd) String() string {
 func (*KVAdd) ProtoMessage() {}
 
 func (x *KVAdd) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[88]
+	mi := &file_millrace_v1_task_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7372,7 +7792,7 @@ func (x *KVAdd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVAdd.ProtoReflect.Descriptor instead.
 func (*KVAdd) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{88}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *KVAdd) GetKeyspace() string {
@@ -7432,7 +7852,7 @@ type KVDeleteRange struct {
 
 func (x *KVDeleteRange) Reset() {
 	*x = KVDeleteRange{}
-	mi := &file_millrace_v1_task_proto_msgTypes[89]
+	mi := &file_millrace_v1_task_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7444,7 +7864,7 @@ func (x *KVDeleteRange) String() string {
 func (*KVDeleteRange) ProtoMessage() {}
 
 func (x *KVDeleteRange) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[89]
+	mi := &file_millrace_v1_task_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7457,7 +7877,7 @@ func (x *KVDeleteRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVDeleteRange.ProtoReflect.Descriptor instead.
 func (*KVDeleteRange) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{89}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *KVDeleteRange) GetKeyspace() string {
@@ -7512,7 +7932,7 @@ type KVCheck struct {
 
 func (x *KVCheck) Reset() {
 	*x = KVCheck{}
-	mi := &file_millrace_v1_task_proto_msgTypes[90]
+	mi := &file_millrace_v1_task_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7524,7 +7944,7 @@ func (x *KVCheck) String() string {
 func (*KVCheck) ProtoMessage() {}
 
 func (x *KVCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[90]
+	mi := &file_millrace_v1_task_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7537,7 +7957,7 @@ func (x *KVCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVCheck.ProtoReflect.Descriptor instead.
 func (*KVCheck) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{90}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *KVCheck) GetKeyspace() string {
@@ -7625,18 +8045,19 @@ type QueueConfig struct {
 	DeadLetter      string                 `protobuf:"bytes,18,opt,name=dead_letter,json=deadLetter,proto3" json:"dead_letter,omitempty"` // none; the queue in which a copy is made of each task that dies, by the entry that ends it; it must not lead back to this queue
 	Fairness        QueueConfig_Fairness   `protobuf:"varint,19,opt,name=fairness,proto3,enum=millrace.v1.QueueConfig_Fairness" json:"fairness,omitempty"`
 	Order           QueueConfig_Order      `protobuf:"varint,20,opt,name=order,proto3,enum=millrace.v1.QueueConfig_Order" json:"order,omitempty"`
-	Concurrency     int64                  `protobuf:"varint,21,opt,name=concurrency,proto3" json:"concurrency,omitempty"`                 // tasks that run at once, per partition; 0 = no bound
-	Rate            *Rate                  `protobuf:"bytes,22,opt,name=rate,proto3" json:"rate,omitempty"`                                // of the queue, per partition; unset: no bound
+	Concurrency     int64                  `protobuf:"varint,21,opt,name=concurrency,proto3" json:"concurrency,omitempty"`                 // tasks that run at once; 0 = no bound
+	Rate            *Rate                  `protobuf:"bytes,22,opt,name=rate,proto3" json:"rate,omitempty"`                                // of the queue; unset: no bound
 	PerKey          *KeyLimits             `protobuf:"bytes,23,opt,name=per_key,json=perKey,proto3" json:"per_key,omitempty"`              // of each key
-	MaxWorkers      int32                  `protobuf:"varint,24,opt,name=max_workers,json=maxWorkers,proto3" json:"max_workers,omitempty"` // workers that have tasks at once, per partition; 0 = no bound
+	MaxWorkers      int32                  `protobuf:"varint,24,opt,name=max_workers,json=maxWorkers,proto3" json:"max_workers,omitempty"` // workers that have tasks at once; 0 = no bound
 	Limiters        []string               `protobuf:"bytes,25,rep,name=limiters,proto3" json:"limiters,omitempty"`                        // at most 4 limiters that each of its tasks needs besides those that the task names
+	Pinned          bool                   `protobuf:"varint,26,opt,name=pinned,proto3" json:"pinned,omitempty"`                           // read-only: something bounds or orders the queue as a whole, so its tasks are made in partition 0
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *QueueConfig) Reset() {
 	*x = QueueConfig{}
-	mi := &file_millrace_v1_task_proto_msgTypes[91]
+	mi := &file_millrace_v1_task_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7648,7 +8069,7 @@ func (x *QueueConfig) String() string {
 func (*QueueConfig) ProtoMessage() {}
 
 func (x *QueueConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[91]
+	mi := &file_millrace_v1_task_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7661,7 +8082,7 @@ func (x *QueueConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueConfig.ProtoReflect.Descriptor instead.
 func (*QueueConfig) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{91}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *QueueConfig) GetVersion() uint64 {
@@ -7839,6 +8260,13 @@ func (x *QueueConfig) GetLimiters() []string {
 	return nil
 }
 
+func (x *QueueConfig) GetPinned() bool {
+	if x != nil {
+		return x.Pinned
+	}
+	return false
+}
+
 // Rate bounds how much begins in a time: tasks that cost limit together in each per, and burst at once.
 type Rate struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -7851,7 +8279,7 @@ type Rate struct {
 
 func (x *Rate) Reset() {
 	*x = Rate{}
-	mi := &file_millrace_v1_task_proto_msgTypes[92]
+	mi := &file_millrace_v1_task_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7863,7 +8291,7 @@ func (x *Rate) String() string {
 func (*Rate) ProtoMessage() {}
 
 func (x *Rate) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[92]
+	mi := &file_millrace_v1_task_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7876,7 +8304,7 @@ func (x *Rate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rate.ProtoReflect.Descriptor instead.
 func (*Rate) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{92}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *Rate) GetLimit() int64 {
@@ -7911,7 +8339,7 @@ type KeyLimits struct {
 
 func (x *KeyLimits) Reset() {
 	*x = KeyLimits{}
-	mi := &file_millrace_v1_task_proto_msgTypes[93]
+	mi := &file_millrace_v1_task_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7923,7 +8351,7 @@ func (x *KeyLimits) String() string {
 func (*KeyLimits) ProtoMessage() {}
 
 func (x *KeyLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[93]
+	mi := &file_millrace_v1_task_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7936,7 +8364,7 @@ func (x *KeyLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyLimits.ProtoReflect.Descriptor instead.
 func (*KeyLimits) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{93}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *KeyLimits) GetConcurrency() int64 {
@@ -7965,7 +8393,7 @@ type KeySettings struct {
 
 func (x *KeySettings) Reset() {
 	*x = KeySettings{}
-	mi := &file_millrace_v1_task_proto_msgTypes[94]
+	mi := &file_millrace_v1_task_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7977,7 +8405,7 @@ func (x *KeySettings) String() string {
 func (*KeySettings) ProtoMessage() {}
 
 func (x *KeySettings) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[94]
+	mi := &file_millrace_v1_task_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7990,7 +8418,7 @@ func (x *KeySettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeySettings.ProtoReflect.Descriptor instead.
 func (*KeySettings) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{94}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *KeySettings) GetWeight() uint32 {
@@ -8038,7 +8466,7 @@ type QueueKey struct {
 
 func (x *QueueKey) Reset() {
 	*x = QueueKey{}
-	mi := &file_millrace_v1_task_proto_msgTypes[95]
+	mi := &file_millrace_v1_task_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8050,7 +8478,7 @@ func (x *QueueKey) String() string {
 func (*QueueKey) ProtoMessage() {}
 
 func (x *QueueKey) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[95]
+	mi := &file_millrace_v1_task_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8063,7 +8491,7 @@ func (x *QueueKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueKey.ProtoReflect.Descriptor instead.
 func (*QueueKey) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{95}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *QueueKey) GetKey() string {
@@ -8185,7 +8613,7 @@ type QueueUse struct {
 
 func (x *QueueUse) Reset() {
 	*x = QueueUse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[96]
+	mi := &file_millrace_v1_task_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8197,7 +8625,7 @@ func (x *QueueUse) String() string {
 func (*QueueUse) ProtoMessage() {}
 
 func (x *QueueUse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[96]
+	mi := &file_millrace_v1_task_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8210,7 +8638,7 @@ func (x *QueueUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueUse.ProtoReflect.Descriptor instead.
 func (*QueueUse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{96}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *QueueUse) GetRunning() uint64 {
@@ -8261,7 +8689,7 @@ type ListKeysRequest struct {
 
 func (x *ListKeysRequest) Reset() {
 	*x = ListKeysRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[97]
+	mi := &file_millrace_v1_task_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8273,7 +8701,7 @@ func (x *ListKeysRequest) String() string {
 func (*ListKeysRequest) ProtoMessage() {}
 
 func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[97]
+	mi := &file_millrace_v1_task_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8286,7 +8714,7 @@ func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysRequest.ProtoReflect.Descriptor instead.
 func (*ListKeysRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{97}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *ListKeysRequest) GetQueue() string {
@@ -8337,7 +8765,7 @@ type ListKeysResponse struct {
 
 func (x *ListKeysResponse) Reset() {
 	*x = ListKeysResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[98]
+	mi := &file_millrace_v1_task_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8349,7 +8777,7 @@ func (x *ListKeysResponse) String() string {
 func (*ListKeysResponse) ProtoMessage() {}
 
 func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[98]
+	mi := &file_millrace_v1_task_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8362,7 +8790,7 @@ func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysResponse.ProtoReflect.Descriptor instead.
 func (*ListKeysResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{98}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *ListKeysResponse) GetKeys() []*QueueKey {
@@ -8411,7 +8839,7 @@ type SetKeyRequest struct {
 
 func (x *SetKeyRequest) Reset() {
 	*x = SetKeyRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[99]
+	mi := &file_millrace_v1_task_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8423,7 +8851,7 @@ func (x *SetKeyRequest) String() string {
 func (*SetKeyRequest) ProtoMessage() {}
 
 func (x *SetKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[99]
+	mi := &file_millrace_v1_task_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8436,7 +8864,7 @@ func (x *SetKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetKeyRequest.ProtoReflect.Descriptor instead.
 func (*SetKeyRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{99}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *SetKeyRequest) GetQueue() string {
@@ -8470,7 +8898,7 @@ type SetKeyResponse struct {
 
 func (x *SetKeyResponse) Reset() {
 	*x = SetKeyResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[100]
+	mi := &file_millrace_v1_task_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8482,7 +8910,7 @@ func (x *SetKeyResponse) String() string {
 func (*SetKeyResponse) ProtoMessage() {}
 
 func (x *SetKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[100]
+	mi := &file_millrace_v1_task_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8495,7 +8923,7 @@ func (x *SetKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetKeyResponse.ProtoReflect.Descriptor instead.
 func (*SetKeyResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{100}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *SetKeyResponse) GetReplayed() bool {
@@ -8524,7 +8952,7 @@ type PauseKeyRequest struct {
 
 func (x *PauseKeyRequest) Reset() {
 	*x = PauseKeyRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[101]
+	mi := &file_millrace_v1_task_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8536,7 +8964,7 @@ func (x *PauseKeyRequest) String() string {
 func (*PauseKeyRequest) ProtoMessage() {}
 
 func (x *PauseKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[101]
+	mi := &file_millrace_v1_task_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8549,7 +8977,7 @@ func (x *PauseKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseKeyRequest.ProtoReflect.Descriptor instead.
 func (*PauseKeyRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{101}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *PauseKeyRequest) GetQueue() string {
@@ -8590,7 +9018,7 @@ type PauseKeyResponse struct {
 
 func (x *PauseKeyResponse) Reset() {
 	*x = PauseKeyResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[102]
+	mi := &file_millrace_v1_task_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8602,7 +9030,7 @@ func (x *PauseKeyResponse) String() string {
 func (*PauseKeyResponse) ProtoMessage() {}
 
 func (x *PauseKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[102]
+	mi := &file_millrace_v1_task_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8615,7 +9043,7 @@ func (x *PauseKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseKeyResponse.ProtoReflect.Descriptor instead.
 func (*PauseKeyResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{102}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *PauseKeyResponse) GetReplayed() bool {
@@ -8642,7 +9070,7 @@ type ResumeKeyRequest struct {
 
 func (x *ResumeKeyRequest) Reset() {
 	*x = ResumeKeyRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[103]
+	mi := &file_millrace_v1_task_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8654,7 +9082,7 @@ func (x *ResumeKeyRequest) String() string {
 func (*ResumeKeyRequest) ProtoMessage() {}
 
 func (x *ResumeKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[103]
+	mi := &file_millrace_v1_task_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8667,7 +9095,7 @@ func (x *ResumeKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeKeyRequest.ProtoReflect.Descriptor instead.
 func (*ResumeKeyRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{103}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *ResumeKeyRequest) GetQueue() string {
@@ -8694,7 +9122,7 @@ type ResumeKeyResponse struct {
 
 func (x *ResumeKeyResponse) Reset() {
 	*x = ResumeKeyResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[104]
+	mi := &file_millrace_v1_task_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8706,7 +9134,7 @@ func (x *ResumeKeyResponse) String() string {
 func (*ResumeKeyResponse) ProtoMessage() {}
 
 func (x *ResumeKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[104]
+	mi := &file_millrace_v1_task_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8719,7 +9147,7 @@ func (x *ResumeKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeKeyResponse.ProtoReflect.Descriptor instead.
 func (*ResumeKeyResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{104}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *ResumeKeyResponse) GetReplayed() bool {
@@ -8751,7 +9179,7 @@ type QueueCeilings struct {
 
 func (x *QueueCeilings) Reset() {
 	*x = QueueCeilings{}
-	mi := &file_millrace_v1_task_proto_msgTypes[105]
+	mi := &file_millrace_v1_task_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8763,7 +9191,7 @@ func (x *QueueCeilings) String() string {
 func (*QueueCeilings) ProtoMessage() {}
 
 func (x *QueueCeilings) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[105]
+	mi := &file_millrace_v1_task_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8776,7 +9204,7 @@ func (x *QueueCeilings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueCeilings.ProtoReflect.Descriptor instead.
 func (*QueueCeilings) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{105}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *QueueCeilings) GetMaxAttempts() int32 {
@@ -8834,7 +9262,7 @@ type QueuePaused struct {
 
 func (x *QueuePaused) Reset() {
 	*x = QueuePaused{}
-	mi := &file_millrace_v1_task_proto_msgTypes[106]
+	mi := &file_millrace_v1_task_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8846,7 +9274,7 @@ func (x *QueuePaused) String() string {
 func (*QueuePaused) ProtoMessage() {}
 
 func (x *QueuePaused) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[106]
+	mi := &file_millrace_v1_task_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8859,7 +9287,7 @@ func (x *QueuePaused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuePaused.ProtoReflect.Descriptor instead.
 func (*QueuePaused) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{106}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *QueuePaused) GetSince() *timestamppb.Timestamp {
@@ -8901,7 +9329,7 @@ type PauseQueueRequest struct {
 
 func (x *PauseQueueRequest) Reset() {
 	*x = PauseQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[107]
+	mi := &file_millrace_v1_task_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8913,7 +9341,7 @@ func (x *PauseQueueRequest) String() string {
 func (*PauseQueueRequest) ProtoMessage() {}
 
 func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[107]
+	mi := &file_millrace_v1_task_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8926,7 +9354,7 @@ func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseQueueRequest.ProtoReflect.Descriptor instead.
 func (*PauseQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{107}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *PauseQueueRequest) GetQueue() string {
@@ -8960,7 +9388,7 @@ type PauseQueueResponse struct {
 
 func (x *PauseQueueResponse) Reset() {
 	*x = PauseQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[108]
+	mi := &file_millrace_v1_task_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8972,7 +9400,7 @@ func (x *PauseQueueResponse) String() string {
 func (*PauseQueueResponse) ProtoMessage() {}
 
 func (x *PauseQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[108]
+	mi := &file_millrace_v1_task_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8985,7 +9413,7 @@ func (x *PauseQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseQueueResponse.ProtoReflect.Descriptor instead.
 func (*PauseQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{108}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *PauseQueueResponse) GetReplayed() bool {
@@ -9011,7 +9439,7 @@ type ResumeQueueRequest struct {
 
 func (x *ResumeQueueRequest) Reset() {
 	*x = ResumeQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[109]
+	mi := &file_millrace_v1_task_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9023,7 +9451,7 @@ func (x *ResumeQueueRequest) String() string {
 func (*ResumeQueueRequest) ProtoMessage() {}
 
 func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[109]
+	mi := &file_millrace_v1_task_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9036,7 +9464,7 @@ func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeQueueRequest.ProtoReflect.Descriptor instead.
 func (*ResumeQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{109}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *ResumeQueueRequest) GetQueue() string {
@@ -9056,7 +9484,7 @@ type ResumeQueueResponse struct {
 
 func (x *ResumeQueueResponse) Reset() {
 	*x = ResumeQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[110]
+	mi := &file_millrace_v1_task_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9068,7 +9496,7 @@ func (x *ResumeQueueResponse) String() string {
 func (*ResumeQueueResponse) ProtoMessage() {}
 
 func (x *ResumeQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[110]
+	mi := &file_millrace_v1_task_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9081,7 +9509,7 @@ func (x *ResumeQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeQueueResponse.ProtoReflect.Descriptor instead.
 func (*ResumeQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{110}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *ResumeQueueResponse) GetReplayed() bool {
@@ -9111,7 +9539,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[111]
+	mi := &file_millrace_v1_task_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9123,7 +9551,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[111]
+	mi := &file_millrace_v1_task_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9136,7 +9564,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{111}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *ListQueuesRequest) GetLimit() uint32 {
@@ -9185,7 +9613,7 @@ type ListQueuesResponse struct {
 
 func (x *ListQueuesResponse) Reset() {
 	*x = ListQueuesResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[112]
+	mi := &file_millrace_v1_task_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9197,7 +9625,7 @@ func (x *ListQueuesResponse) String() string {
 func (*ListQueuesResponse) ProtoMessage() {}
 
 func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[112]
+	mi := &file_millrace_v1_task_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9210,7 +9638,7 @@ func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesResponse.ProtoReflect.Descriptor instead.
 func (*ListQueuesResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{112}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *ListQueuesResponse) GetQueues() []*QueueStats {
@@ -9243,7 +9671,7 @@ type GetQueueRequest struct {
 
 func (x *GetQueueRequest) Reset() {
 	*x = GetQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[113]
+	mi := &file_millrace_v1_task_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9255,7 +9683,7 @@ func (x *GetQueueRequest) String() string {
 func (*GetQueueRequest) ProtoMessage() {}
 
 func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[113]
+	mi := &file_millrace_v1_task_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9268,7 +9696,7 @@ func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{113}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *GetQueueRequest) GetQueue() string {
@@ -9288,7 +9716,7 @@ type GetQueueResponse struct {
 
 func (x *GetQueueResponse) Reset() {
 	*x = GetQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[114]
+	mi := &file_millrace_v1_task_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9300,7 +9728,7 @@ func (x *GetQueueResponse) String() string {
 func (*GetQueueResponse) ProtoMessage() {}
 
 func (x *GetQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[114]
+	mi := &file_millrace_v1_task_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9313,7 +9741,7 @@ func (x *GetQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueResponse.ProtoReflect.Descriptor instead.
 func (*GetQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{114}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *GetQueueResponse) GetConfig() *QueueConfig {
@@ -9341,7 +9769,7 @@ type SetQueueRequest struct {
 
 func (x *SetQueueRequest) Reset() {
 	*x = SetQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[115]
+	mi := &file_millrace_v1_task_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9353,7 +9781,7 @@ func (x *SetQueueRequest) String() string {
 func (*SetQueueRequest) ProtoMessage() {}
 
 func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[115]
+	mi := &file_millrace_v1_task_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9366,7 +9794,7 @@ func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueRequest.ProtoReflect.Descriptor instead.
 func (*SetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{115}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *SetQueueRequest) GetQueue() string {
@@ -9400,7 +9828,7 @@ type SetQueueResponse struct {
 
 func (x *SetQueueResponse) Reset() {
 	*x = SetQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[116]
+	mi := &file_millrace_v1_task_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9412,7 +9840,7 @@ func (x *SetQueueResponse) String() string {
 func (*SetQueueResponse) ProtoMessage() {}
 
 func (x *SetQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[116]
+	mi := &file_millrace_v1_task_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9425,7 +9853,7 @@ func (x *SetQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueResponse.ProtoReflect.Descriptor instead.
 func (*SetQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{116}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *SetQueueResponse) GetVersion() uint64 {
@@ -9455,7 +9883,7 @@ type DeleteQueueRequest struct {
 
 func (x *DeleteQueueRequest) Reset() {
 	*x = DeleteQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[117]
+	mi := &file_millrace_v1_task_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9467,7 +9895,7 @@ func (x *DeleteQueueRequest) String() string {
 func (*DeleteQueueRequest) ProtoMessage() {}
 
 func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[117]
+	mi := &file_millrace_v1_task_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9480,7 +9908,7 @@ func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueRequest.ProtoReflect.Descriptor instead.
 func (*DeleteQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{117}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *DeleteQueueRequest) GetQueue() string {
@@ -9513,7 +9941,7 @@ type DeleteQueueResponse struct {
 
 func (x *DeleteQueueResponse) Reset() {
 	*x = DeleteQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[118]
+	mi := &file_millrace_v1_task_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9525,7 +9953,7 @@ func (x *DeleteQueueResponse) String() string {
 func (*DeleteQueueResponse) ProtoMessage() {}
 
 func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[118]
+	mi := &file_millrace_v1_task_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9538,7 +9966,7 @@ func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueResponse.ProtoReflect.Descriptor instead.
 func (*DeleteQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{118}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *DeleteQueueResponse) GetAt() *At {
@@ -9557,7 +9985,7 @@ type QueueStatsRequest struct {
 
 func (x *QueueStatsRequest) Reset() {
 	*x = QueueStatsRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[119]
+	mi := &file_millrace_v1_task_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9569,7 +9997,7 @@ func (x *QueueStatsRequest) String() string {
 func (*QueueStatsRequest) ProtoMessage() {}
 
 func (x *QueueStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[119]
+	mi := &file_millrace_v1_task_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9582,7 +10010,7 @@ func (x *QueueStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatsRequest.ProtoReflect.Descriptor instead.
 func (*QueueStatsRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{119}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *QueueStatsRequest) GetQueue() string {
@@ -9622,7 +10050,7 @@ type QueueStats struct {
 
 func (x *QueueStats) Reset() {
 	*x = QueueStats{}
-	mi := &file_millrace_v1_task_proto_msgTypes[120]
+	mi := &file_millrace_v1_task_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9634,7 +10062,7 @@ func (x *QueueStats) String() string {
 func (*QueueStats) ProtoMessage() {}
 
 func (x *QueueStats) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[120]
+	mi := &file_millrace_v1_task_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9647,7 +10075,7 @@ func (x *QueueStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStats.ProtoReflect.Descriptor instead.
 func (*QueueStats) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{120}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *QueueStats) GetQueue() string {
@@ -9810,7 +10238,7 @@ type QueueRates struct {
 
 func (x *QueueRates) Reset() {
 	*x = QueueRates{}
-	mi := &file_millrace_v1_task_proto_msgTypes[121]
+	mi := &file_millrace_v1_task_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9822,7 +10250,7 @@ func (x *QueueRates) String() string {
 func (*QueueRates) ProtoMessage() {}
 
 func (x *QueueRates) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[121]
+	mi := &file_millrace_v1_task_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9835,7 +10263,7 @@ func (x *QueueRates) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueRates.ProtoReflect.Descriptor instead.
 func (*QueueRates) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{121}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *QueueRates) GetCreated() float64 {
@@ -9884,7 +10312,7 @@ type QueueLimits struct {
 
 func (x *QueueLimits) Reset() {
 	*x = QueueLimits{}
-	mi := &file_millrace_v1_task_proto_msgTypes[122]
+	mi := &file_millrace_v1_task_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9896,7 +10324,7 @@ func (x *QueueLimits) String() string {
 func (*QueueLimits) ProtoMessage() {}
 
 func (x *QueueLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[122]
+	mi := &file_millrace_v1_task_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9909,7 +10337,7 @@ func (x *QueueLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueLimits.ProtoReflect.Descriptor instead.
 func (*QueueLimits) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{122}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *QueueLimits) GetMaxTasks() int64 {
@@ -9985,7 +10413,7 @@ type QueueStatsResponse struct {
 
 func (x *QueueStatsResponse) Reset() {
 	*x = QueueStatsResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[123]
+	mi := &file_millrace_v1_task_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9997,7 +10425,7 @@ func (x *QueueStatsResponse) String() string {
 func (*QueueStatsResponse) ProtoMessage() {}
 
 func (x *QueueStatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[123]
+	mi := &file_millrace_v1_task_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10010,7 +10438,7 @@ func (x *QueueStatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatsResponse.ProtoReflect.Descriptor instead.
 func (*QueueStatsResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{123}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *QueueStatsResponse) GetStats() *QueueStats {
@@ -10042,7 +10470,7 @@ type NamespaceConfig struct {
 
 func (x *NamespaceConfig) Reset() {
 	*x = NamespaceConfig{}
-	mi := &file_millrace_v1_task_proto_msgTypes[124]
+	mi := &file_millrace_v1_task_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10054,7 +10482,7 @@ func (x *NamespaceConfig) String() string {
 func (*NamespaceConfig) ProtoMessage() {}
 
 func (x *NamespaceConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[124]
+	mi := &file_millrace_v1_task_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10067,7 +10495,7 @@ func (x *NamespaceConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamespaceConfig.ProtoReflect.Descriptor instead.
 func (*NamespaceConfig) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{124}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *NamespaceConfig) GetVersion() uint64 {
@@ -10129,7 +10557,7 @@ type CreateNamespaceRequest struct {
 
 func (x *CreateNamespaceRequest) Reset() {
 	*x = CreateNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[125]
+	mi := &file_millrace_v1_task_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10141,7 +10569,7 @@ func (x *CreateNamespaceRequest) String() string {
 func (*CreateNamespaceRequest) ProtoMessage() {}
 
 func (x *CreateNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[125]
+	mi := &file_millrace_v1_task_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10154,7 +10582,7 @@ func (x *CreateNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*CreateNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{125}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *CreateNamespaceRequest) GetPartitions() uint32 {
@@ -10174,7 +10602,7 @@ type CreateNamespaceResponse struct {
 
 func (x *CreateNamespaceResponse) Reset() {
 	*x = CreateNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[126]
+	mi := &file_millrace_v1_task_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10186,7 +10614,7 @@ func (x *CreateNamespaceResponse) String() string {
 func (*CreateNamespaceResponse) ProtoMessage() {}
 
 func (x *CreateNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[126]
+	mi := &file_millrace_v1_task_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10199,7 +10627,7 @@ func (x *CreateNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*CreateNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{126}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *CreateNamespaceResponse) GetReplayed() bool {
@@ -10226,7 +10654,7 @@ type DeleteNamespaceRequest struct {
 
 func (x *DeleteNamespaceRequest) Reset() {
 	*x = DeleteNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[127]
+	mi := &file_millrace_v1_task_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10238,7 +10666,7 @@ func (x *DeleteNamespaceRequest) String() string {
 func (*DeleteNamespaceRequest) ProtoMessage() {}
 
 func (x *DeleteNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[127]
+	mi := &file_millrace_v1_task_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10251,7 +10679,7 @@ func (x *DeleteNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*DeleteNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{127}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{131}
 }
 
 type DeleteNamespaceResponse struct {
@@ -10263,7 +10691,7 @@ type DeleteNamespaceResponse struct {
 
 func (x *DeleteNamespaceResponse) Reset() {
 	*x = DeleteNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[128]
+	mi := &file_millrace_v1_task_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10275,7 +10703,7 @@ func (x *DeleteNamespaceResponse) String() string {
 func (*DeleteNamespaceResponse) ProtoMessage() {}
 
 func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[128]
+	mi := &file_millrace_v1_task_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10288,7 +10716,7 @@ func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*DeleteNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{128}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *DeleteNamespaceResponse) GetExisted() bool {
@@ -10311,7 +10739,7 @@ type PartitionInfo struct {
 
 func (x *PartitionInfo) Reset() {
 	*x = PartitionInfo{}
-	mi := &file_millrace_v1_task_proto_msgTypes[129]
+	mi := &file_millrace_v1_task_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10323,7 +10751,7 @@ func (x *PartitionInfo) String() string {
 func (*PartitionInfo) ProtoMessage() {}
 
 func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[129]
+	mi := &file_millrace_v1_task_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10336,7 +10764,7 @@ func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionInfo.ProtoReflect.Descriptor instead.
 func (*PartitionInfo) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{129}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *PartitionInfo) GetPartition() uint32 {
@@ -10375,7 +10803,7 @@ type GetNamespaceRequest struct {
 
 func (x *GetNamespaceRequest) Reset() {
 	*x = GetNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[130]
+	mi := &file_millrace_v1_task_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10387,7 +10815,7 @@ func (x *GetNamespaceRequest) String() string {
 func (*GetNamespaceRequest) ProtoMessage() {}
 
 func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[130]
+	mi := &file_millrace_v1_task_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10400,7 +10828,7 @@ func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*GetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{130}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{134}
 }
 
 type GetNamespaceResponse struct {
@@ -10414,13 +10842,14 @@ type GetNamespaceResponse struct {
 	RecentKeyBytesPerSecond  uint64                 `protobuf:"varint,7,opt,name=recent_key_bytes_per_second,json=recentKeyBytesPerSecond,proto3" json:"recent_key_bytes_per_second,omitempty"`    // of keys and values put
 	OvershootKeyWrites       uint64                 `protobuf:"varint,8,opt,name=overshoot_key_writes,json=overshootKeyWrites,proto3" json:"overshoot_key_writes,omitempty"`                       // puts that passed beyond the rate and are not made good yet
 	OvershootKeyBytesWritten uint64                 `protobuf:"varint,9,opt,name=overshoot_key_bytes_written,json=overshootKeyBytesWritten,proto3" json:"overshoot_key_bytes_written,omitempty"`   // the same of bytes
+	Refusals                 *Refusals              `protobuf:"bytes,10,opt,name=refusals,proto3" json:"refusals,omitempty"`                                                                       // of these bounds, and of other limits of what is in the namespace, in the last 24 hours
 	unknownFields            protoimpl.UnknownFields
 	sizeCache                protoimpl.SizeCache
 }
 
 func (x *GetNamespaceResponse) Reset() {
 	*x = GetNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[131]
+	mi := &file_millrace_v1_task_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10432,7 +10861,7 @@ func (x *GetNamespaceResponse) String() string {
 func (*GetNamespaceResponse) ProtoMessage() {}
 
 func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[131]
+	mi := &file_millrace_v1_task_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10445,7 +10874,7 @@ func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*GetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{131}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *GetNamespaceResponse) GetConfig() *NamespaceConfig {
@@ -10511,6 +10940,189 @@ func (x *GetNamespaceResponse) GetOvershootKeyBytesWritten() uint64 {
 	return 0
 }
 
+func (x *GetNamespaceResponse) GetRefusals() *Refusals {
+	if x != nil {
+		return x.Refusals
+	}
+	return nil
+}
+
+// Refusals are what bounds refused in the last 24 hours, to half an hour. Each node counts in its memory what it refused itself, from its
+// start on. What was held up for a rate counts once.
+type Refusals struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Bounds        []*BoundRefusals       `protobuf:"bytes,1,rep,name=bounds,proto3" json:"bounds,omitempty"`    // those that refused anything, the one that refused most first
+	Nodes         []*RefusalNode         `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"`      // those whose counts these are, by name
+	Partial       bool                   `protobuf:"varint,3,opt,name=partial,proto3" json:"partial,omitempty"` // a node did not answer, or did not count all bounds by themselves
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Refusals) Reset() {
+	*x = Refusals{}
+	mi := &file_millrace_v1_task_proto_msgTypes[136]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Refusals) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Refusals) ProtoMessage() {}
+
+func (x *Refusals) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[136]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Refusals.ProtoReflect.Descriptor instead.
+func (*Refusals) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{136}
+}
+
+func (x *Refusals) GetBounds() []*BoundRefusals {
+	if x != nil {
+		return x.Bounds
+	}
+	return nil
+}
+
+func (x *Refusals) GetNodes() []*RefusalNode {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *Refusals) GetPartial() bool {
+	if x != nil {
+		return x.Partial
+	}
+	return false
+}
+
+// BoundRefusals is how often a bound refused something.
+type BoundRefusals struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Bound         string                 `protobuf:"bytes,1,opt,name=bound,proto3" json:"bound,omitempty"` // the field that sets it, such as key_bytes; any other limit of a namespace: as errors name it, such as max_tasks
+	Count         uint64                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	Last          *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=last,proto3" json:"last,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BoundRefusals) Reset() {
+	*x = BoundRefusals{}
+	mi := &file_millrace_v1_task_proto_msgTypes[137]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BoundRefusals) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BoundRefusals) ProtoMessage() {}
+
+func (x *BoundRefusals) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[137]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BoundRefusals.ProtoReflect.Descriptor instead.
+func (*BoundRefusals) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{137}
+}
+
+func (x *BoundRefusals) GetBound() string {
+	if x != nil {
+		return x.Bound
+	}
+	return ""
+}
+
+func (x *BoundRefusals) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *BoundRefusals) GetLast() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Last
+	}
+	return nil
+}
+
+// RefusalNode is a node that counts what it refuses.
+type RefusalNode struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`   // its name
+	Since         *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"` // its start
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RefusalNode) Reset() {
+	*x = RefusalNode{}
+	mi := &file_millrace_v1_task_proto_msgTypes[138]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RefusalNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RefusalNode) ProtoMessage() {}
+
+func (x *RefusalNode) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[138]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RefusalNode.ProtoReflect.Descriptor instead.
+func (*RefusalNode) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{138}
+}
+
+func (x *RefusalNode) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *RefusalNode) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
 type SetNamespaceRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Config        *NamespaceConfig       `protobuf:"bytes,1,opt,name=config,proto3" json:"config,omitempty"`
@@ -10521,7 +11133,7 @@ type SetNamespaceRequest struct {
 
 func (x *SetNamespaceRequest) Reset() {
 	*x = SetNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[132]
+	mi := &file_millrace_v1_task_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10533,7 +11145,7 @@ func (x *SetNamespaceRequest) String() string {
 func (*SetNamespaceRequest) ProtoMessage() {}
 
 func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[132]
+	mi := &file_millrace_v1_task_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10546,7 +11158,7 @@ func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*SetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{132}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *SetNamespaceRequest) GetConfig() *NamespaceConfig {
@@ -10573,7 +11185,7 @@ type SetNamespaceResponse struct {
 
 func (x *SetNamespaceResponse) Reset() {
 	*x = SetNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[133]
+	mi := &file_millrace_v1_task_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10585,7 +11197,7 @@ func (x *SetNamespaceResponse) String() string {
 func (*SetNamespaceResponse) ProtoMessage() {}
 
 func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[133]
+	mi := &file_millrace_v1_task_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10598,7 +11210,7 @@ func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*SetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{133}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *SetNamespaceResponse) GetVersion() uint64 {
@@ -10619,12 +11231,12 @@ var File_millrace_v1_task_proto protoreflect.FileDescriptor
 
 const file_millrace_v1_task_proto_rawDesc = "" +
 	"\n" +
-	"\x16millrace/v1/task.proto\x12\vmillrace.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bmillrace/rest/options.proto\x1a\x1cmillrace/v1/ref_change.proto\x1a\x18millrace/v1/vector.proto\"\xbb\x01\n" +
+	"\x16millrace/v1/task.proto\x12\vmillrace.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bmillrace/rest/options.proto\x1a\x1cmillrace/v1/ref_change.proto\x1a\x18millrace/v1/vector.proto\"\xc3\x01\n" +
 	"\x05Retry\x126\n" +
 	"\abackoff\x18\x01 \x01(\x0e2\x14.millrace.v1.BackoffB\x06ʵ\x1c\x028\x01R\abackoff\x12-\n" +
 	"\x04base\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04base\x12\x1e\n" +
 	"\x06factor\x18\x03 \x01(\x01B\x06ʵ\x1c\x028\x01R\x06factor\x12+\n" +
-	"\x03max\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x03max\":\n" +
+	"\x03max\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x03max:\x06ʵ\x1c\x02\x18\x01\":\n" +
 	"\x06Header\x12\x1a\n" +
 	"\x04name\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"\x9f\x02\n" +
@@ -11169,7 +11781,31 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x0eCommitResponse\x12/\n" +
 	"\aresults\x18\x01 \x03(\v2\x15.millrace.v1.OpResultR\aresults\x12\x1a\n" +
 	"\breplayed\x18\x02 \x01(\bR\breplayed\x12\x1f\n" +
-	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xdf\a\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xbb\x06\n" +
+	"\fTaskTemplate\x12\x1c\n" +
+	"\x05queue\x18\x02 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x05queue\x12\x1c\n" +
+	"\x04kind\x18\x03 \x01(\tB\bʵ\x1c\x040\x018\x01R\x04kind\x12.\n" +
+	"\apayload\x18\x04 \x01(\fB\x14ʵ\x1c\x10\b\x02Z\fcontent_typeR\apayload\x12)\n" +
+	"\fcontent_type\x18\x05 \x01(\tB\x06ʵ\x1c\x028\x01R\vcontentType\x12>\n" +
+	"\aheaders\x18\x06 \x03(\v2\x13.millrace.v1.HeaderB\x0fʵ\x1c\v8\x01b\aheadersR\aheaders\x12\"\n" +
+	"\bpriority\x18\a \x01(\rB\x06ʵ\x1c\x028\x01R\bpriority\x12)\n" +
+	"\fmax_attempts\x18\n" +
+	" \x01(\x05B\x06ʵ\x1c\x028\x01R\vmaxAttempts\x12'\n" +
+	"\vmax_crashes\x18\v \x01(\x05B\x06ʵ\x1c\x028\x01R\n" +
+	"maxCrashes\x12*\n" +
+	"\x0emax_deliveries\x18\f \x01(\x05H\x00R\rmaxDeliveries\x88\x01\x01\x12/\n" +
+	"\x05lease\x18\r \x01(\v2\x19.google.protobuf.DurationR\x05lease\x122\n" +
+	"\amax_run\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\x06maxRun\x12(\n" +
+	"\x05retry\x18\x0f \x01(\v2\x12.millrace.v1.RetryR\x05retry\x12O\n" +
+	"\x06labels\x18\x14 \x03(\v2%.millrace.v1.TaskTemplate.LabelsEntryB\x10ʵ\x1c\f8\x01b\x06labelsh\x10R\x06labels\x12\x1a\n" +
+	"\x03key\x18\x15 \x01(\tB\bʵ\x1c\x040\x018\x01R\x03key\x12\x1a\n" +
+	"\x03tag\x18\x16 \x01(\tB\bʵ\x1c\x040\x018\x01R\x03tag\x12\x1a\n" +
+	"\x04cost\x18\x17 \x01(\rB\x06ʵ\x1c\x028\x01R\x04cost\x12.\n" +
+	"\blimiters\x18\x1b \x03(\tB\x12ʵ\x1c\x0e8\x01b\blimitersh\x04R\blimiters\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x11\n" +
+	"\x0f_max_deliveries\"\x90\t\n" +
 	"\x02Op\x128\n" +
 	"\vtask_create\x18\x01 \x01(\v2\x15.millrace.v1.TaskSpecH\x00R\n" +
 	"taskCreate\x12@\n" +
@@ -11180,7 +11816,12 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\vtask_cancel\x18\x05 \x01(\v2\x17.millrace.v1.TaskCancelH\x00R\n" +
 	"taskCancel\x12:\n" +
 	"\vqueue_pause\x18\x06 \x01(\v2\x17.millrace.v1.QueuePauseH\x00R\n" +
-	"queuePause\x12+\n" +
+	"queuePause\x127\n" +
+	"\n" +
+	"batch_open\x18\a \x01(\v2\x16.millrace.v1.BatchOpenH\x00R\tbatchOpen\x127\n" +
+	"\n" +
+	"batch_seal\x18\b \x01(\v2\x16.millrace.v1.BatchSealH\x00R\tbatchSeal\x12=\n" +
+	"\fbatch_cancel\x18\t \x01(\v2\x18.millrace.v1.BatchCancelH\x00R\vbatchCancel\x12+\n" +
 	"\x06kv_put\x18  \x01(\v2\x12.millrace.v1.KVPutH\x00R\x05kvPut\x124\n" +
 	"\tkv_delete\x18! \x01(\v2\x15.millrace.v1.KVDeleteH\x00R\bkvDelete\x121\n" +
 	"\bkv_check\x18\" \x01(\v2\x14.millrace.v1.KVCheckH\x00R\akvCheck\x12+\n" +
@@ -11207,14 +11848,32 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x05queue\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x05queue\x120\n" +
 	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x16\n" +
-	"\x06resume\x18\x04 \x01(\bR\x06resume\"`\n" +
+	"\x06resume\x18\x04 \x01(\bR\x06resume\"\xb2\x02\n" +
+	"\tBatchOpen\x12\x16\n" +
+	"\x02id\x18\x01 \x01(\tB\x06ʵ\x1c\x020\x01R\x02id\x12J\n" +
+	"\x06labels\x18\x02 \x03(\v2\".millrace.v1.BatchOpen.LabelsEntryB\x0eʵ\x1c\n" +
+	"b\x06labelsh\x10R\x06labels\x122\n" +
+	"\aon_done\x18\x03 \x01(\v2\x19.millrace.v1.TaskTemplateR\x06onDone\x128\n" +
+	"\n" +
+	"on_success\x18\x04 \x01(\v2\x19.millrace.v1.TaskTemplateR\tonSuccess\x12\x18\n" +
+	"\x03tag\x18\x05 \x01(\tB\x06ʵ\x1c\x020\x01R\x03tag\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"#\n" +
+	"\tBatchSeal\x12\x16\n" +
+	"\x02id\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x02id\"g\n" +
+	"\vBatchCancel\x12\x16\n" +
+	"\x02id\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x02id\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x12\n" +
+	"\x04rate\x18\x03 \x01(\rR\x04rate\x12\x14\n" +
+	"\x05force\x18\x04 \x01(\bR\x05force\"`\n" +
 	"\bTaskFail\x12-\n" +
 	"\x04task\x18\x01 \x01(\v2\x11.millrace.v1.HoldB\x06ʵ\x1c\x02\x10\x01R\x04task\x12%\n" +
 	"\x04fail\x18\x02 \x01(\v2\x11.millrace.v1.FailR\x04fail\"p\n" +
 	"\n" +
 	"TaskSnooze\x12-\n" +
 	"\x04task\x18\x01 \x01(\v2\x11.millrace.v1.HoldB\x06ʵ\x1c\x02\x10\x01R\x04task\x123\n" +
-	"\x06snooze\x18\x02 \x01(\v2\x13.millrace.v1.SnoozeB\x06ʵ\x1c\x02\x10\x01R\x06snooze\"\xbe\x03\n" +
+	"\x06snooze\x18\x02 \x01(\v2\x13.millrace.v1.SnoozeB\x06ʵ\x1c\x02\x10\x01R\x06snooze\"\xdc\x03\n" +
 	"\bOpResult\x12\x1a\n" +
 	"\x04task\x18\x01 \x01(\tB\x06ʵ\x1c\x028\x01R\x04task\x12\"\n" +
 	"\breplayed\x18\x02 \x01(\bB\x06ʵ\x1c\x028\x01R\breplayed\x12/\n" +
@@ -11224,7 +11883,9 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x04prev\x18\x06 \x01(\fB\x06ʵ\x1c\x028\x01R\x04prev\x12 \n" +
 	"\aexisted\x18\a \x01(\bB\x06ʵ\x1c\x028\x01R\aexisted\x12\x1a\n" +
 	"\x03sum\x18\b \x01(\x03B\bʵ\x1c\x04\b\x018\x01R\x03sum\x12\x1c\n" +
-	"\x05count\x18\t \x01(\x04B\x06ʵ\x1c\x028\x01R\x05count\x12\"\n" +
+	"\x05count\x18\t \x01(\x04B\x06ʵ\x1c\x028\x01R\x05count\x12\x1c\n" +
+	"\x05batch\x18\n" +
+	" \x01(\tB\x06ʵ\x1c\x028\x01R\x05batch\x12\"\n" +
 	"\breplaced\x18\f \x01(\bB\x06ʵ\x1c\x028\x01R\breplaced\x12*\n" +
 	"\x04refs\x18@ \x01(\v2\x16.millrace.v1.RefsMovedR\x04refs\x12+\n" +
 	"\rpoint_version\x18` \x01(\tB\x06ʵ\x1c\x028\x01R\fpointVersion\"\xc4\x01\n" +
@@ -11275,7 +11936,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x04LESS\x10\x05\x12\v\n" +
 	"\aGREATER\x10\x06B\x18\n" +
 	"\aoperand\x12\rʵ\x1c\t\n" +
-	"\aoperand\"\xc0\n" +
+	"\aoperand\"\xe8\n" +
 	"\n" +
 	"\vQueueConfig\x12 \n" +
 	"\aversion\x18\x01 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\aversion\x12)\n" +
@@ -11309,22 +11970,23 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\aper_key\x18\x17 \x01(\v2\x16.millrace.v1.KeyLimitsR\x06perKey\x12'\n" +
 	"\vmax_workers\x18\x18 \x01(\x05B\x06ʵ\x1c\x028\x01R\n" +
 	"maxWorkers\x12.\n" +
-	"\blimiters\x18\x19 \x03(\tB\x12ʵ\x1c\x0e8\x01b\blimitersh\x04R\blimiters\"\x1f\n" +
+	"\blimiters\x18\x19 \x03(\tB\x12ʵ\x1c\x0e8\x01b\blimitersh\x04R\blimiters\x12\x1e\n" +
+	"\x06pinned\x18\x1a \x01(\bB\x06ʵ\x1c\x028\x01R\x06pinned\"\x1f\n" +
 	"\bFairness\x12\t\n" +
 	"\x05LANES\x10\x00\x12\b\n" +
 	"\x04NONE\x10\x01\"\x1d\n" +
 	"\x05Order\x12\b\n" +
 	"\x04FIFO\x10\x00\x12\n" +
 	"\n" +
-	"\x06STRICT\x10\x01B\x11\n" +
-	"\x0f_max_deliveries\"w\n" +
+	"\x06STRICT\x10\x01:\x06ʵ\x1c\x02\x18\x01B\x11\n" +
+	"\x0f_max_deliveries\"\x7f\n" +
 	"\x04Rate\x12\x1c\n" +
 	"\x05limit\x18\x01 \x01(\x03B\x06ʵ\x1c\x02\x10\x01R\x05limit\x123\n" +
 	"\x03per\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\x06ʵ\x1c\x02\x10\x01R\x03per\x12\x1c\n" +
-	"\x05burst\x18\x03 \x01(\x03B\x06ʵ\x1c\x028\x01R\x05burst\"^\n" +
+	"\x05burst\x18\x03 \x01(\x03B\x06ʵ\x1c\x028\x01R\x05burst:\x06ʵ\x1c\x02\x18\x01\"f\n" +
 	"\tKeyLimits\x12*\n" +
 	"\vconcurrency\x18\x01 \x01(\x03B\bʵ\x1c\x048\x01p\x01R\vconcurrency\x12%\n" +
-	"\x04rate\x18\x02 \x01(\v2\x11.millrace.v1.RateR\x04rate\"\x80\x01\n" +
+	"\x04rate\x18\x02 \x01(\v2\x11.millrace.v1.RateR\x04rate:\x06ʵ\x1c\x02\x18\x01\"\x80\x01\n" +
 	"\vKeySettings\x12\x1e\n" +
 	"\x06weight\x18\x01 \x01(\rB\x06ʵ\x1c\x028\x01R\x06weight\x12*\n" +
 	"\vconcurrency\x18\x02 \x01(\x03B\bʵ\x1c\x048\x01p\x01R\vconcurrency\x12%\n" +
@@ -11388,7 +12050,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x03key\x18\x02 \x01(\tR\x03key\"P\n" +
 	"\x11ResumeKeyResponse\x12\x1a\n" +
 	"\breplayed\x18\x01 \x01(\bR\breplayed\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\x9b\x02\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xa3\x02\n" +
 	"\rQueueCeilings\x12)\n" +
 	"\fmax_attempts\x18\x01 \x01(\x05B\x06ʵ\x1c\x028\x01R\vmaxAttempts\x12'\n" +
 	"\vmax_crashes\x18\x02 \x01(\x05B\x06ʵ\x1c\x028\x01R\n" +
@@ -11396,7 +12058,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x0emax_deliveries\x18\x03 \x01(\x05B\x06ʵ\x1c\x028\x01R\rmaxDeliveries\x12/\n" +
 	"\x05lease\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x05lease\x122\n" +
 	"\amax_run\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x06maxRun\x12\"\n" +
-	"\bpriority\x18\x06 \x01(\x05B\x06ʵ\x1c\x028\x01R\bpriority\"\xa9\x01\n" +
+	"\bpriority\x18\x06 \x01(\x05B\x06ʵ\x1c\x028\x01R\bpriority:\x06ʵ\x1c\x02\x18\x01\"\xa9\x01\n" +
 	"\vQueuePaused\x120\n" +
 	"\x05since\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
 	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x16\n" +
@@ -11522,7 +12184,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x05shard\x18\x02 \x01(\rR\x05shard\x12 \n" +
 	"\aaddress\x18\x03 \x01(\tB\x06ʵ\x1c\x028\x01R\aaddress\x12\x10\n" +
 	"\x03led\x18\x04 \x01(\bR\x03led\"\x15\n" +
-	"\x13GetNamespaceRequest\"\xb0\x06\n" +
+	"\x13GetNamespaceRequest\"\xe3\x06\n" +
 	"\x14GetNamespaceResponse\x12<\n" +
 	"\x06config\x18\x01 \x01(\v2\x1c.millrace.v1.NamespaceConfigB\x06ʵ\x1c\x02(\x01R\x06config\x12'\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtB\x06ʵ\x1c\x02\x18\x01R\x02at\x12:\n" +
@@ -11534,7 +12196,20 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x1crecent_key_writes_per_second\x18\x06 \x01(\x04B?ʵ\x1c;J\x1cconfig.key_writes_per_secondJ\x1bconfig.key_bytes_per_secondR\x18recentKeyWritesPerSecond\x12}\n" +
 	"\x1brecent_key_bytes_per_second\x18\a \x01(\x04B?ʵ\x1c;J\x1cconfig.key_writes_per_secondJ\x1bconfig.key_bytes_per_secondR\x17recentKeyBytesPerSecond\x12q\n" +
 	"\x14overshoot_key_writes\x18\b \x01(\x04B?ʵ\x1c;J\x1cconfig.key_writes_per_secondJ\x1bconfig.key_bytes_per_secondR\x12overshootKeyWrites\x12~\n" +
-	"\x1bovershoot_key_bytes_written\x18\t \x01(\x04B?ʵ\x1c;J\x1cconfig.key_writes_per_secondJ\x1bconfig.key_bytes_per_secondR\x18overshootKeyBytesWritten\"~\n" +
+	"\x1bovershoot_key_bytes_written\x18\t \x01(\x04B?ʵ\x1c;J\x1cconfig.key_writes_per_secondJ\x1bconfig.key_bytes_per_secondR\x18overshootKeyBytesWritten\x121\n" +
+	"\brefusals\x18\n" +
+	" \x01(\v2\x15.millrace.v1.RefusalsR\brefusals\"\x88\x01\n" +
+	"\bRefusals\x122\n" +
+	"\x06bounds\x18\x01 \x03(\v2\x1a.millrace.v1.BoundRefusalsR\x06bounds\x12.\n" +
+	"\x05nodes\x18\x02 \x03(\v2\x18.millrace.v1.RefusalNodeR\x05nodes\x12\x18\n" +
+	"\apartial\x18\x03 \x01(\bR\apartial\"k\n" +
+	"\rBoundRefusals\x12\x14\n" +
+	"\x05bound\x18\x01 \x01(\tR\x05bound\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x04R\x05count\x12.\n" +
+	"\x04last\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04last\"S\n" +
+	"\vRefusalNode\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x120\n" +
+	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"~\n" +
 	"\x13SetNamespaceRequest\x124\n" +
 	"\x06config\x18\x01 \x01(\v2\x1c.millrace.v1.NamespaceConfigR\x06config\x12\"\n" +
 	"\n" +
@@ -11720,7 +12395,7 @@ func file_millrace_v1_task_proto_rawDescGZIP() []byte {
 }
 
 var file_millrace_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 12)
-var file_millrace_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 139)
+var file_millrace_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 148)
 var file_millrace_v1_task_proto_goTypes = []any{
 	(State)(0),                      // 0: millrace.v1.State
 	(Outcome)(0),                    // 1: millrace.v1.Outcome
@@ -11812,135 +12487,144 @@ var file_millrace_v1_task_proto_goTypes = []any{
 	(*Fence)(nil),                   // 87: millrace.v1.Fence
 	(*CommitRequest)(nil),           // 88: millrace.v1.CommitRequest
 	(*CommitResponse)(nil),          // 89: millrace.v1.CommitResponse
-	(*Op)(nil),                      // 90: millrace.v1.Op
-	(*Reserved)(nil),                // 91: millrace.v1.Reserved
-	(*TaskComplete)(nil),            // 92: millrace.v1.TaskComplete
-	(*TaskCancel)(nil),              // 93: millrace.v1.TaskCancel
-	(*QueuePause)(nil),              // 94: millrace.v1.QueuePause
-	(*TaskFail)(nil),                // 95: millrace.v1.TaskFail
-	(*TaskSnooze)(nil),              // 96: millrace.v1.TaskSnooze
-	(*OpResult)(nil),                // 97: millrace.v1.OpResult
-	(*KVPut)(nil),                   // 98: millrace.v1.KVPut
-	(*KVDelete)(nil),                // 99: millrace.v1.KVDelete
-	(*KVAdd)(nil),                   // 100: millrace.v1.KVAdd
-	(*KVDeleteRange)(nil),           // 101: millrace.v1.KVDeleteRange
-	(*KVCheck)(nil),                 // 102: millrace.v1.KVCheck
-	(*QueueConfig)(nil),             // 103: millrace.v1.QueueConfig
-	(*Rate)(nil),                    // 104: millrace.v1.Rate
-	(*KeyLimits)(nil),               // 105: millrace.v1.KeyLimits
-	(*KeySettings)(nil),             // 106: millrace.v1.KeySettings
-	(*QueueKey)(nil),                // 107: millrace.v1.QueueKey
-	(*QueueUse)(nil),                // 108: millrace.v1.QueueUse
-	(*ListKeysRequest)(nil),         // 109: millrace.v1.ListKeysRequest
-	(*ListKeysResponse)(nil),        // 110: millrace.v1.ListKeysResponse
-	(*SetKeyRequest)(nil),           // 111: millrace.v1.SetKeyRequest
-	(*SetKeyResponse)(nil),          // 112: millrace.v1.SetKeyResponse
-	(*PauseKeyRequest)(nil),         // 113: millrace.v1.PauseKeyRequest
-	(*PauseKeyResponse)(nil),        // 114: millrace.v1.PauseKeyResponse
-	(*ResumeKeyRequest)(nil),        // 115: millrace.v1.ResumeKeyRequest
-	(*ResumeKeyResponse)(nil),       // 116: millrace.v1.ResumeKeyResponse
-	(*QueueCeilings)(nil),           // 117: millrace.v1.QueueCeilings
-	(*QueuePaused)(nil),             // 118: millrace.v1.QueuePaused
-	(*PauseQueueRequest)(nil),       // 119: millrace.v1.PauseQueueRequest
-	(*PauseQueueResponse)(nil),      // 120: millrace.v1.PauseQueueResponse
-	(*ResumeQueueRequest)(nil),      // 121: millrace.v1.ResumeQueueRequest
-	(*ResumeQueueResponse)(nil),     // 122: millrace.v1.ResumeQueueResponse
-	(*ListQueuesRequest)(nil),       // 123: millrace.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),      // 124: millrace.v1.ListQueuesResponse
-	(*GetQueueRequest)(nil),         // 125: millrace.v1.GetQueueRequest
-	(*GetQueueResponse)(nil),        // 126: millrace.v1.GetQueueResponse
-	(*SetQueueRequest)(nil),         // 127: millrace.v1.SetQueueRequest
-	(*SetQueueResponse)(nil),        // 128: millrace.v1.SetQueueResponse
-	(*DeleteQueueRequest)(nil),      // 129: millrace.v1.DeleteQueueRequest
-	(*DeleteQueueResponse)(nil),     // 130: millrace.v1.DeleteQueueResponse
-	(*QueueStatsRequest)(nil),       // 131: millrace.v1.QueueStatsRequest
-	(*QueueStats)(nil),              // 132: millrace.v1.QueueStats
-	(*QueueRates)(nil),              // 133: millrace.v1.QueueRates
-	(*QueueLimits)(nil),             // 134: millrace.v1.QueueLimits
-	(*QueueStatsResponse)(nil),      // 135: millrace.v1.QueueStatsResponse
-	(*NamespaceConfig)(nil),         // 136: millrace.v1.NamespaceConfig
-	(*CreateNamespaceRequest)(nil),  // 137: millrace.v1.CreateNamespaceRequest
-	(*CreateNamespaceResponse)(nil), // 138: millrace.v1.CreateNamespaceResponse
-	(*DeleteNamespaceRequest)(nil),  // 139: millrace.v1.DeleteNamespaceRequest
-	(*DeleteNamespaceResponse)(nil), // 140: millrace.v1.DeleteNamespaceResponse
-	(*PartitionInfo)(nil),           // 141: millrace.v1.PartitionInfo
-	(*GetNamespaceRequest)(nil),     // 142: millrace.v1.GetNamespaceRequest
-	(*GetNamespaceResponse)(nil),    // 143: millrace.v1.GetNamespaceResponse
-	(*SetNamespaceRequest)(nil),     // 144: millrace.v1.SetNamespaceRequest
-	(*SetNamespaceResponse)(nil),    // 145: millrace.v1.SetNamespaceResponse
-	nil,                             // 146: millrace.v1.TaskSpec.LabelsEntry
-	nil,                             // 147: millrace.v1.Task.LabelsEntry
-	nil,                             // 148: millrace.v1.Error.DetailsEntry
-	nil,                             // 149: millrace.v1.Failure.DetailsEntry
-	nil,                             // 150: millrace.v1.UpdateRequest.LabelsEntry
-	(*durationpb.Duration)(nil),     // 151: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 152: google.protobuf.Timestamp
-	(*RefTransaction)(nil),          // 153: millrace.v1.RefTransaction
-	(*VectorUpsert)(nil),            // 154: millrace.v1.VectorUpsert
-	(*VectorDelete)(nil),            // 155: millrace.v1.VectorDelete
-	(*RefsMoved)(nil),               // 156: millrace.v1.RefsMoved
+	(*TaskTemplate)(nil),            // 90: millrace.v1.TaskTemplate
+	(*Op)(nil),                      // 91: millrace.v1.Op
+	(*Reserved)(nil),                // 92: millrace.v1.Reserved
+	(*TaskComplete)(nil),            // 93: millrace.v1.TaskComplete
+	(*TaskCancel)(nil),              // 94: millrace.v1.TaskCancel
+	(*QueuePause)(nil),              // 95: millrace.v1.QueuePause
+	(*BatchOpen)(nil),               // 96: millrace.v1.BatchOpen
+	(*BatchSeal)(nil),               // 97: millrace.v1.BatchSeal
+	(*BatchCancel)(nil),             // 98: millrace.v1.BatchCancel
+	(*TaskFail)(nil),                // 99: millrace.v1.TaskFail
+	(*TaskSnooze)(nil),              // 100: millrace.v1.TaskSnooze
+	(*OpResult)(nil),                // 101: millrace.v1.OpResult
+	(*KVPut)(nil),                   // 102: millrace.v1.KVPut
+	(*KVDelete)(nil),                // 103: millrace.v1.KVDelete
+	(*KVAdd)(nil),                   // 104: millrace.v1.KVAdd
+	(*KVDeleteRange)(nil),           // 105: millrace.v1.KVDeleteRange
+	(*KVCheck)(nil),                 // 106: millrace.v1.KVCheck
+	(*QueueConfig)(nil),             // 107: millrace.v1.QueueConfig
+	(*Rate)(nil),                    // 108: millrace.v1.Rate
+	(*KeyLimits)(nil),               // 109: millrace.v1.KeyLimits
+	(*KeySettings)(nil),             // 110: millrace.v1.KeySettings
+	(*QueueKey)(nil),                // 111: millrace.v1.QueueKey
+	(*QueueUse)(nil),                // 112: millrace.v1.QueueUse
+	(*ListKeysRequest)(nil),         // 113: millrace.v1.ListKeysRequest
+	(*ListKeysResponse)(nil),        // 114: millrace.v1.ListKeysResponse
+	(*SetKeyRequest)(nil),           // 115: millrace.v1.SetKeyRequest
+	(*SetKeyResponse)(nil),          // 116: millrace.v1.SetKeyResponse
+	(*PauseKeyRequest)(nil),         // 117: millrace.v1.PauseKeyRequest
+	(*PauseKeyResponse)(nil),        // 118: millrace.v1.PauseKeyResponse
+	(*ResumeKeyRequest)(nil),        // 119: millrace.v1.ResumeKeyRequest
+	(*ResumeKeyResponse)(nil),       // 120: millrace.v1.ResumeKeyResponse
+	(*QueueCeilings)(nil),           // 121: millrace.v1.QueueCeilings
+	(*QueuePaused)(nil),             // 122: millrace.v1.QueuePaused
+	(*PauseQueueRequest)(nil),       // 123: millrace.v1.PauseQueueRequest
+	(*PauseQueueResponse)(nil),      // 124: millrace.v1.PauseQueueResponse
+	(*ResumeQueueRequest)(nil),      // 125: millrace.v1.ResumeQueueRequest
+	(*ResumeQueueResponse)(nil),     // 126: millrace.v1.ResumeQueueResponse
+	(*ListQueuesRequest)(nil),       // 127: millrace.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),      // 128: millrace.v1.ListQueuesResponse
+	(*GetQueueRequest)(nil),         // 129: millrace.v1.GetQueueRequest
+	(*GetQueueResponse)(nil),        // 130: millrace.v1.GetQueueResponse
+	(*SetQueueRequest)(nil),         // 131: millrace.v1.SetQueueRequest
+	(*SetQueueResponse)(nil),        // 132: millrace.v1.SetQueueResponse
+	(*DeleteQueueRequest)(nil),      // 133: millrace.v1.DeleteQueueRequest
+	(*DeleteQueueResponse)(nil),     // 134: millrace.v1.DeleteQueueResponse
+	(*QueueStatsRequest)(nil),       // 135: millrace.v1.QueueStatsRequest
+	(*QueueStats)(nil),              // 136: millrace.v1.QueueStats
+	(*QueueRates)(nil),              // 137: millrace.v1.QueueRates
+	(*QueueLimits)(nil),             // 138: millrace.v1.QueueLimits
+	(*QueueStatsResponse)(nil),      // 139: millrace.v1.QueueStatsResponse
+	(*NamespaceConfig)(nil),         // 140: millrace.v1.NamespaceConfig
+	(*CreateNamespaceRequest)(nil),  // 141: millrace.v1.CreateNamespaceRequest
+	(*CreateNamespaceResponse)(nil), // 142: millrace.v1.CreateNamespaceResponse
+	(*DeleteNamespaceRequest)(nil),  // 143: millrace.v1.DeleteNamespaceRequest
+	(*DeleteNamespaceResponse)(nil), // 144: millrace.v1.DeleteNamespaceResponse
+	(*PartitionInfo)(nil),           // 145: millrace.v1.PartitionInfo
+	(*GetNamespaceRequest)(nil),     // 146: millrace.v1.GetNamespaceRequest
+	(*GetNamespaceResponse)(nil),    // 147: millrace.v1.GetNamespaceResponse
+	(*Refusals)(nil),                // 148: millrace.v1.Refusals
+	(*BoundRefusals)(nil),           // 149: millrace.v1.BoundRefusals
+	(*RefusalNode)(nil),             // 150: millrace.v1.RefusalNode
+	(*SetNamespaceRequest)(nil),     // 151: millrace.v1.SetNamespaceRequest
+	(*SetNamespaceResponse)(nil),    // 152: millrace.v1.SetNamespaceResponse
+	nil,                             // 153: millrace.v1.TaskSpec.LabelsEntry
+	nil,                             // 154: millrace.v1.Task.LabelsEntry
+	nil,                             // 155: millrace.v1.Error.DetailsEntry
+	nil,                             // 156: millrace.v1.Failure.DetailsEntry
+	nil,                             // 157: millrace.v1.UpdateRequest.LabelsEntry
+	nil,                             // 158: millrace.v1.TaskTemplate.LabelsEntry
+	nil,                             // 159: millrace.v1.BatchOpen.LabelsEntry
+	(*durationpb.Duration)(nil),     // 160: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 161: google.protobuf.Timestamp
+	(*RefTransaction)(nil),          // 162: millrace.v1.RefTransaction
+	(*VectorUpsert)(nil),            // 163: millrace.v1.VectorUpsert
+	(*VectorDelete)(nil),            // 164: millrace.v1.VectorDelete
+	(*RefsMoved)(nil),               // 165: millrace.v1.RefsMoved
 }
 var file_millrace_v1_task_proto_depIdxs = []int32{
 	2,   // 0: millrace.v1.Retry.backoff:type_name -> millrace.v1.Backoff
-	151, // 1: millrace.v1.Retry.base:type_name -> google.protobuf.Duration
-	151, // 2: millrace.v1.Retry.max:type_name -> google.protobuf.Duration
+	160, // 1: millrace.v1.Retry.base:type_name -> google.protobuf.Duration
+	160, // 2: millrace.v1.Retry.max:type_name -> google.protobuf.Duration
 	4,   // 3: millrace.v1.Unique.until:type_name -> millrace.v1.Unique.Until
-	151, // 4: millrace.v1.Unique.ttl:type_name -> google.protobuf.Duration
+	160, // 4: millrace.v1.Unique.ttl:type_name -> google.protobuf.Duration
 	5,   // 5: millrace.v1.Unique.on_conflict:type_name -> millrace.v1.Unique.OnConflict
 	6,   // 6: millrace.v1.After.on:type_name -> millrace.v1.After.On
 	6,   // 7: millrace.v1.AfterState.on:type_name -> millrace.v1.After.On
 	0,   // 8: millrace.v1.AfterState.state:type_name -> millrace.v1.State
 	13,  // 9: millrace.v1.TaskSpec.headers:type_name -> millrace.v1.Header
-	152, // 10: millrace.v1.TaskSpec.run_at:type_name -> google.protobuf.Timestamp
-	151, // 11: millrace.v1.TaskSpec.delay:type_name -> google.protobuf.Duration
-	151, // 12: millrace.v1.TaskSpec.lease:type_name -> google.protobuf.Duration
-	151, // 13: millrace.v1.TaskSpec.max_run:type_name -> google.protobuf.Duration
+	161, // 10: millrace.v1.TaskSpec.run_at:type_name -> google.protobuf.Timestamp
+	160, // 11: millrace.v1.TaskSpec.delay:type_name -> google.protobuf.Duration
+	160, // 12: millrace.v1.TaskSpec.lease:type_name -> google.protobuf.Duration
+	160, // 13: millrace.v1.TaskSpec.max_run:type_name -> google.protobuf.Duration
 	12,  // 14: millrace.v1.TaskSpec.retry:type_name -> millrace.v1.Retry
 	14,  // 15: millrace.v1.TaskSpec.unique:type_name -> millrace.v1.Unique
-	146, // 16: millrace.v1.TaskSpec.labels:type_name -> millrace.v1.TaskSpec.LabelsEntry
-	152, // 17: millrace.v1.TaskSpec.expires_at:type_name -> google.protobuf.Timestamp
+	153, // 16: millrace.v1.TaskSpec.labels:type_name -> millrace.v1.TaskSpec.LabelsEntry
+	161, // 17: millrace.v1.TaskSpec.expires_at:type_name -> google.protobuf.Timestamp
 	15,  // 18: millrace.v1.TaskSpec.after:type_name -> millrace.v1.After
 	3,   // 19: millrace.v1.TaskSpec.on_dep_failure:type_name -> millrace.v1.OnDepFailure
 	0,   // 20: millrace.v1.Task.state:type_name -> millrace.v1.State
 	13,  // 21: millrace.v1.Task.headers:type_name -> millrace.v1.Header
-	152, // 22: millrace.v1.Task.run_at:type_name -> google.protobuf.Timestamp
-	151, // 23: millrace.v1.Task.lease:type_name -> google.protobuf.Duration
-	151, // 24: millrace.v1.Task.max_run:type_name -> google.protobuf.Duration
-	152, // 25: millrace.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	152, // 26: millrace.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
-	152, // 27: millrace.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	152, // 28: millrace.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
-	152, // 29: millrace.v1.Task.lease_until:type_name -> google.protobuf.Timestamp
+	161, // 22: millrace.v1.Task.run_at:type_name -> google.protobuf.Timestamp
+	160, // 23: millrace.v1.Task.lease:type_name -> google.protobuf.Duration
+	160, // 24: millrace.v1.Task.max_run:type_name -> google.protobuf.Duration
+	161, // 25: millrace.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	161, // 26: millrace.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
+	161, // 27: millrace.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	161, // 28: millrace.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
+	161, // 29: millrace.v1.Task.lease_until:type_name -> google.protobuf.Timestamp
 	18,  // 30: millrace.v1.Task.error:type_name -> millrace.v1.TaskError
-	147, // 31: millrace.v1.Task.labels:type_name -> millrace.v1.Task.LabelsEntry
-	152, // 32: millrace.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
+	154, // 31: millrace.v1.Task.labels:type_name -> millrace.v1.Task.LabelsEntry
+	161, // 32: millrace.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
 	26,  // 33: millrace.v1.Task.cancel:type_name -> millrace.v1.CancelAsked
 	20,  // 34: millrace.v1.Task.progress:type_name -> millrace.v1.Progress
 	16,  // 35: millrace.v1.Task.after:type_name -> millrace.v1.AfterState
 	3,   // 36: millrace.v1.Task.on_dep_failure:type_name -> millrace.v1.OnDepFailure
-	152, // 37: millrace.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	161, // 37: millrace.v1.Progress.at:type_name -> google.protobuf.Timestamp
 	20,  // 38: millrace.v1.ReportRequest.progress:type_name -> millrace.v1.Progress
-	152, // 39: millrace.v1.ReportResponse.lease_until:type_name -> google.protobuf.Timestamp
+	161, // 39: millrace.v1.ReportResponse.lease_until:type_name -> google.protobuf.Timestamp
 	29,  // 40: millrace.v1.ReportResponse.at:type_name -> millrace.v1.At
-	152, // 41: millrace.v1.LogLine.at:type_name -> google.protobuf.Timestamp
+	161, // 41: millrace.v1.LogLine.at:type_name -> google.protobuf.Timestamp
 	24,  // 42: millrace.v1.LogsResponse.lines:type_name -> millrace.v1.LogLine
 	29,  // 43: millrace.v1.LogsResponse.at:type_name -> millrace.v1.At
-	152, // 44: millrace.v1.CancelAsked.at:type_name -> google.protobuf.Timestamp
-	152, // 45: millrace.v1.CancelAsked.until:type_name -> google.protobuf.Timestamp
-	152, // 46: millrace.v1.Attempt.start:type_name -> google.protobuf.Timestamp
-	152, // 47: millrace.v1.Attempt.end:type_name -> google.protobuf.Timestamp
+	161, // 44: millrace.v1.CancelAsked.at:type_name -> google.protobuf.Timestamp
+	161, // 45: millrace.v1.CancelAsked.until:type_name -> google.protobuf.Timestamp
+	161, // 46: millrace.v1.Attempt.start:type_name -> google.protobuf.Timestamp
+	161, // 47: millrace.v1.Attempt.end:type_name -> google.protobuf.Timestamp
 	1,   // 48: millrace.v1.Attempt.outcome:type_name -> millrace.v1.Outcome
 	18,  // 49: millrace.v1.Attempt.error:type_name -> millrace.v1.TaskError
-	152, // 50: millrace.v1.Attempt.ready_at:type_name -> google.protobuf.Timestamp
-	152, // 51: millrace.v1.Attempt.lease_until:type_name -> google.protobuf.Timestamp
-	152, // 52: millrace.v1.Attempt.retry_at:type_name -> google.protobuf.Timestamp
+	161, // 50: millrace.v1.Attempt.ready_at:type_name -> google.protobuf.Timestamp
+	161, // 51: millrace.v1.Attempt.lease_until:type_name -> google.protobuf.Timestamp
+	161, // 52: millrace.v1.Attempt.retry_at:type_name -> google.protobuf.Timestamp
 	1,   // 53: millrace.v1.OutcomeCount.outcome:type_name -> millrace.v1.Outcome
-	152, // 54: millrace.v1.At.stamp:type_name -> google.protobuf.Timestamp
-	148, // 55: millrace.v1.Error.details:type_name -> millrace.v1.Error.DetailsEntry
-	151, // 56: millrace.v1.Error.retry_after:type_name -> google.protobuf.Duration
+	161, // 54: millrace.v1.At.stamp:type_name -> google.protobuf.Timestamp
+	155, // 55: millrace.v1.Error.details:type_name -> millrace.v1.Error.DetailsEntry
+	160, // 56: millrace.v1.Error.retry_after:type_name -> google.protobuf.Duration
 	7,   // 57: millrace.v1.Error.outcome:type_name -> millrace.v1.Error.Outcome
 	31,  // 58: millrace.v1.Error.failures:type_name -> millrace.v1.Failure
-	149, // 59: millrace.v1.Failure.details:type_name -> millrace.v1.Failure.DetailsEntry
+	156, // 59: millrace.v1.Failure.details:type_name -> millrace.v1.Failure.DetailsEntry
 	17,  // 60: millrace.v1.CreateRequest.task:type_name -> millrace.v1.TaskSpec
 	29,  // 61: millrace.v1.CreateResponse.at:type_name -> millrace.v1.At
 	17,  // 62: millrace.v1.BatchCreateRequest.tasks:type_name -> millrace.v1.TaskSpec
@@ -11953,32 +12637,32 @@ var file_millrace_v1_task_proto_depIdxs = []int32{
 	29,  // 69: millrace.v1.ListAttemptsResponse.at:type_name -> millrace.v1.At
 	28,  // 70: millrace.v1.ListAttemptsResponse.older:type_name -> millrace.v1.OutcomeCount
 	0,   // 71: millrace.v1.ListRequest.state:type_name -> millrace.v1.State
-	152, // 72: millrace.v1.ListRequest.from:type_name -> google.protobuf.Timestamp
-	152, // 73: millrace.v1.ListRequest.to:type_name -> google.protobuf.Timestamp
+	161, // 72: millrace.v1.ListRequest.from:type_name -> google.protobuf.Timestamp
+	161, // 73: millrace.v1.ListRequest.to:type_name -> google.protobuf.Timestamp
 	19,  // 74: millrace.v1.ListResponse.tasks:type_name -> millrace.v1.Task
 	29,  // 75: millrace.v1.ListResponse.at:type_name -> millrace.v1.At
-	152, // 76: millrace.v1.ListResponse.reached:type_name -> google.protobuf.Timestamp
+	161, // 76: millrace.v1.ListResponse.reached:type_name -> google.protobuf.Timestamp
 	19,  // 77: millrace.v1.BatchGetResponse.tasks:type_name -> millrace.v1.Task
 	29,  // 78: millrace.v1.BatchGetResponse.at:type_name -> millrace.v1.At
-	152, // 79: millrace.v1.EffectsResponse.completed_at:type_name -> google.protobuf.Timestamp
+	161, // 79: millrace.v1.EffectsResponse.completed_at:type_name -> google.protobuf.Timestamp
 	47,  // 80: millrace.v1.EffectsResponse.effects:type_name -> millrace.v1.Effect
 	47,  // 81: millrace.v1.EffectsResponse.conditions:type_name -> millrace.v1.Effect
 	29,  // 82: millrace.v1.EffectsResponse.at:type_name -> millrace.v1.At
 	8,   // 83: millrace.v1.Effect.now:type_name -> millrace.v1.Effect.Now
 	0,   // 84: millrace.v1.WhyResponse.state:type_name -> millrace.v1.State
-	152, // 85: millrace.v1.WhyResponse.since:type_name -> google.protobuf.Timestamp
+	161, // 85: millrace.v1.WhyResponse.since:type_name -> google.protobuf.Timestamp
 	50,  // 86: millrace.v1.WhyResponse.reasons:type_name -> millrace.v1.WhyReason
 	29,  // 87: millrace.v1.WhyResponse.at:type_name -> millrace.v1.At
-	152, // 88: millrace.v1.WhyReason.until:type_name -> google.protobuf.Timestamp
+	161, // 88: millrace.v1.WhyReason.until:type_name -> google.protobuf.Timestamp
 	51,  // 89: millrace.v1.ClaimRequest.queues:type_name -> millrace.v1.QueueWeight
-	151, // 90: millrace.v1.ClaimRequest.lease:type_name -> google.protobuf.Duration
-	151, // 91: millrace.v1.ClaimRequest.wait:type_name -> google.protobuf.Duration
+	160, // 90: millrace.v1.ClaimRequest.lease:type_name -> google.protobuf.Duration
+	160, // 91: millrace.v1.ClaimRequest.wait:type_name -> google.protobuf.Duration
 	56,  // 92: millrace.v1.ClaimResponse.tasks:type_name -> millrace.v1.Assignment
 	29,  // 93: millrace.v1.ClaimResponse.at:type_name -> millrace.v1.At
 	13,  // 94: millrace.v1.Assignment.headers:type_name -> millrace.v1.Header
 	57,  // 95: millrace.v1.HeartbeatRequest.items:type_name -> millrace.v1.Hold
-	151, // 96: millrace.v1.HeartbeatRequest.extend:type_name -> google.protobuf.Duration
-	152, // 97: millrace.v1.HeartbeatResult.lease_until:type_name -> google.protobuf.Timestamp
+	160, // 96: millrace.v1.HeartbeatRequest.extend:type_name -> google.protobuf.Duration
+	161, // 97: millrace.v1.HeartbeatResult.lease_until:type_name -> google.protobuf.Timestamp
 	59,  // 98: millrace.v1.HeartbeatResponse.results:type_name -> millrace.v1.HeartbeatResult
 	29,  // 99: millrace.v1.HeartbeatResponse.at:type_name -> millrace.v1.At
 	63,  // 100: millrace.v1.SettleRequest.items:type_name -> millrace.v1.SettleItem
@@ -11991,14 +12675,14 @@ var file_millrace_v1_task_proto_depIdxs = []int32{
 	68,  // 107: millrace.v1.SettleItem.stop:type_name -> millrace.v1.Stop
 	69,  // 108: millrace.v1.SettleItem.effects:type_name -> millrace.v1.Effects
 	18,  // 109: millrace.v1.Fail.error:type_name -> millrace.v1.TaskError
-	151, // 110: millrace.v1.Fail.retry_after:type_name -> google.protobuf.Duration
-	152, // 111: millrace.v1.Snooze.until:type_name -> google.protobuf.Timestamp
-	151, // 112: millrace.v1.Snooze.delay:type_name -> google.protobuf.Duration
+	160, // 110: millrace.v1.Fail.retry_after:type_name -> google.protobuf.Duration
+	161, // 111: millrace.v1.Snooze.until:type_name -> google.protobuf.Timestamp
+	160, // 112: millrace.v1.Snooze.delay:type_name -> google.protobuf.Duration
 	18,  // 113: millrace.v1.Stop.error:type_name -> millrace.v1.TaskError
-	102, // 114: millrace.v1.Effects.conditions:type_name -> millrace.v1.KVCheck
-	90,  // 115: millrace.v1.Effects.ops:type_name -> millrace.v1.Op
+	106, // 114: millrace.v1.Effects.conditions:type_name -> millrace.v1.KVCheck
+	91,  // 115: millrace.v1.Effects.ops:type_name -> millrace.v1.Op
 	0,   // 116: millrace.v1.SettleResult.state:type_name -> millrace.v1.State
-	97,  // 117: millrace.v1.SettleResult.effects:type_name -> millrace.v1.OpResult
+	101, // 117: millrace.v1.SettleResult.effects:type_name -> millrace.v1.OpResult
 	30,  // 118: millrace.v1.SettleResult.error:type_name -> millrace.v1.Error
 	19,  // 119: millrace.v1.WaitResponse.task:type_name -> millrace.v1.Task
 	29,  // 120: millrace.v1.WaitResponse.at:type_name -> millrace.v1.At
@@ -12006,10 +12690,10 @@ var file_millrace_v1_task_proto_depIdxs = []int32{
 	29,  // 122: millrace.v1.WatchResponse.at:type_name -> millrace.v1.At
 	29,  // 123: millrace.v1.RunNowResponse.at:type_name -> millrace.v1.At
 	29,  // 124: millrace.v1.DeleteResponse.at:type_name -> millrace.v1.At
-	152, // 125: millrace.v1.UpdateRequest.run_at:type_name -> google.protobuf.Timestamp
-	151, // 126: millrace.v1.UpdateRequest.delay:type_name -> google.protobuf.Duration
-	150, // 127: millrace.v1.UpdateRequest.labels:type_name -> millrace.v1.UpdateRequest.LabelsEntry
-	152, // 128: millrace.v1.UpdateRequest.expires_at:type_name -> google.protobuf.Timestamp
+	161, // 125: millrace.v1.UpdateRequest.run_at:type_name -> google.protobuf.Timestamp
+	160, // 126: millrace.v1.UpdateRequest.delay:type_name -> google.protobuf.Duration
+	157, // 127: millrace.v1.UpdateRequest.labels:type_name -> millrace.v1.UpdateRequest.LabelsEntry
+	161, // 128: millrace.v1.UpdateRequest.expires_at:type_name -> google.protobuf.Timestamp
 	0,   // 129: millrace.v1.UpdateResponse.state:type_name -> millrace.v1.State
 	29,  // 130: millrace.v1.UpdateResponse.at:type_name -> millrace.v1.At
 	0,   // 131: millrace.v1.CancelResponse.state:type_name -> millrace.v1.State
@@ -12019,176 +12703,192 @@ var file_millrace_v1_task_proto_depIdxs = []int32{
 	0,   // 135: millrace.v1.ForceReleaseResponse.state:type_name -> millrace.v1.State
 	29,  // 136: millrace.v1.ForceReleaseResponse.at:type_name -> millrace.v1.At
 	87,  // 137: millrace.v1.CommitRequest.fence:type_name -> millrace.v1.Fence
-	102, // 138: millrace.v1.CommitRequest.conditions:type_name -> millrace.v1.KVCheck
-	90,  // 139: millrace.v1.CommitRequest.ops:type_name -> millrace.v1.Op
-	97,  // 140: millrace.v1.CommitResponse.results:type_name -> millrace.v1.OpResult
+	106, // 138: millrace.v1.CommitRequest.conditions:type_name -> millrace.v1.KVCheck
+	91,  // 139: millrace.v1.CommitRequest.ops:type_name -> millrace.v1.Op
+	101, // 140: millrace.v1.CommitResponse.results:type_name -> millrace.v1.OpResult
 	29,  // 141: millrace.v1.CommitResponse.at:type_name -> millrace.v1.At
-	17,  // 142: millrace.v1.Op.task_create:type_name -> millrace.v1.TaskSpec
-	92,  // 143: millrace.v1.Op.task_complete:type_name -> millrace.v1.TaskComplete
-	95,  // 144: millrace.v1.Op.task_fail:type_name -> millrace.v1.TaskFail
-	96,  // 145: millrace.v1.Op.task_snooze:type_name -> millrace.v1.TaskSnooze
-	93,  // 146: millrace.v1.Op.task_cancel:type_name -> millrace.v1.TaskCancel
-	94,  // 147: millrace.v1.Op.queue_pause:type_name -> millrace.v1.QueuePause
-	98,  // 148: millrace.v1.Op.kv_put:type_name -> millrace.v1.KVPut
-	99,  // 149: millrace.v1.Op.kv_delete:type_name -> millrace.v1.KVDelete
-	102, // 150: millrace.v1.Op.kv_check:type_name -> millrace.v1.KVCheck
-	100, // 151: millrace.v1.Op.kv_add:type_name -> millrace.v1.KVAdd
-	101, // 152: millrace.v1.Op.kv_delete_range:type_name -> millrace.v1.KVDeleteRange
-	153, // 153: millrace.v1.Op.ref_transaction:type_name -> millrace.v1.RefTransaction
-	154, // 154: millrace.v1.Op.vector_upsert:type_name -> millrace.v1.VectorUpsert
-	155, // 155: millrace.v1.Op.vector_delete:type_name -> millrace.v1.VectorDelete
-	91,  // 156: millrace.v1.Op.reserved:type_name -> millrace.v1.Reserved
-	57,  // 157: millrace.v1.TaskComplete.task:type_name -> millrace.v1.Hold
-	64,  // 158: millrace.v1.TaskComplete.complete:type_name -> millrace.v1.Complete
-	152, // 159: millrace.v1.QueuePause.until:type_name -> google.protobuf.Timestamp
-	57,  // 160: millrace.v1.TaskFail.task:type_name -> millrace.v1.Hold
-	65,  // 161: millrace.v1.TaskFail.fail:type_name -> millrace.v1.Fail
-	57,  // 162: millrace.v1.TaskSnooze.task:type_name -> millrace.v1.Hold
-	66,  // 163: millrace.v1.TaskSnooze.snooze:type_name -> millrace.v1.Snooze
-	0,   // 164: millrace.v1.OpResult.state:type_name -> millrace.v1.State
-	156, // 165: millrace.v1.OpResult.refs:type_name -> millrace.v1.RefsMoved
-	9,   // 166: millrace.v1.KVCheck.compare:type_name -> millrace.v1.KVCheck.Compare
-	151, // 167: millrace.v1.QueueConfig.lease:type_name -> google.protobuf.Duration
-	151, // 168: millrace.v1.QueueConfig.max_run:type_name -> google.protobuf.Duration
-	12,  // 169: millrace.v1.QueueConfig.retry:type_name -> millrace.v1.Retry
-	151, // 170: millrace.v1.QueueConfig.aging:type_name -> google.protobuf.Duration
-	151, // 171: millrace.v1.QueueConfig.retain_completed:type_name -> google.protobuf.Duration
-	151, // 172: millrace.v1.QueueConfig.retain_cancelled:type_name -> google.protobuf.Duration
-	151, // 173: millrace.v1.QueueConfig.retain_dead:type_name -> google.protobuf.Duration
-	151, // 174: millrace.v1.QueueConfig.cancel_grace:type_name -> google.protobuf.Duration
-	151, // 175: millrace.v1.QueueConfig.default_ttl:type_name -> google.protobuf.Duration
-	117, // 176: millrace.v1.QueueConfig.ceilings:type_name -> millrace.v1.QueueCeilings
-	10,  // 177: millrace.v1.QueueConfig.fairness:type_name -> millrace.v1.QueueConfig.Fairness
-	11,  // 178: millrace.v1.QueueConfig.order:type_name -> millrace.v1.QueueConfig.Order
-	104, // 179: millrace.v1.QueueConfig.rate:type_name -> millrace.v1.Rate
-	105, // 180: millrace.v1.QueueConfig.per_key:type_name -> millrace.v1.KeyLimits
-	151, // 181: millrace.v1.Rate.per:type_name -> google.protobuf.Duration
-	104, // 182: millrace.v1.KeyLimits.rate:type_name -> millrace.v1.Rate
-	104, // 183: millrace.v1.KeySettings.rate:type_name -> millrace.v1.Rate
-	106, // 184: millrace.v1.QueueKey.settings:type_name -> millrace.v1.KeySettings
-	118, // 185: millrace.v1.QueueKey.paused:type_name -> millrace.v1.QueuePaused
-	152, // 186: millrace.v1.QueueKey.oldest_ready:type_name -> google.protobuf.Timestamp
-	152, // 187: millrace.v1.QueueKey.until:type_name -> google.protobuf.Timestamp
-	107, // 188: millrace.v1.ListKeysResponse.keys:type_name -> millrace.v1.QueueKey
-	29,  // 189: millrace.v1.ListKeysResponse.at:type_name -> millrace.v1.At
-	107, // 190: millrace.v1.ListKeysResponse.unkeyed:type_name -> millrace.v1.QueueKey
-	108, // 191: millrace.v1.ListKeysResponse.use:type_name -> millrace.v1.QueueUse
-	106, // 192: millrace.v1.SetKeyRequest.settings:type_name -> millrace.v1.KeySettings
-	29,  // 193: millrace.v1.SetKeyResponse.at:type_name -> millrace.v1.At
-	152, // 194: millrace.v1.PauseKeyRequest.until:type_name -> google.protobuf.Timestamp
-	29,  // 195: millrace.v1.PauseKeyResponse.at:type_name -> millrace.v1.At
-	29,  // 196: millrace.v1.ResumeKeyResponse.at:type_name -> millrace.v1.At
-	151, // 197: millrace.v1.QueueCeilings.lease:type_name -> google.protobuf.Duration
-	151, // 198: millrace.v1.QueueCeilings.max_run:type_name -> google.protobuf.Duration
-	152, // 199: millrace.v1.QueuePaused.since:type_name -> google.protobuf.Timestamp
-	152, // 200: millrace.v1.QueuePaused.until:type_name -> google.protobuf.Timestamp
-	152, // 201: millrace.v1.PauseQueueRequest.until:type_name -> google.protobuf.Timestamp
-	29,  // 202: millrace.v1.PauseQueueResponse.at:type_name -> millrace.v1.At
-	29,  // 203: millrace.v1.ResumeQueueResponse.at:type_name -> millrace.v1.At
-	132, // 204: millrace.v1.ListQueuesResponse.queues:type_name -> millrace.v1.QueueStats
-	29,  // 205: millrace.v1.ListQueuesResponse.at:type_name -> millrace.v1.At
-	103, // 206: millrace.v1.GetQueueResponse.config:type_name -> millrace.v1.QueueConfig
-	29,  // 207: millrace.v1.GetQueueResponse.at:type_name -> millrace.v1.At
-	103, // 208: millrace.v1.SetQueueRequest.config:type_name -> millrace.v1.QueueConfig
-	29,  // 209: millrace.v1.SetQueueResponse.at:type_name -> millrace.v1.At
-	29,  // 210: millrace.v1.DeleteQueueResponse.at:type_name -> millrace.v1.At
-	152, // 211: millrace.v1.QueueStats.oldest_ready:type_name -> google.protobuf.Timestamp
-	118, // 212: millrace.v1.QueueStats.paused:type_name -> millrace.v1.QueuePaused
-	133, // 213: millrace.v1.QueueStats.rates:type_name -> millrace.v1.QueueRates
-	134, // 214: millrace.v1.QueueStats.limits:type_name -> millrace.v1.QueueLimits
-	151, // 215: millrace.v1.QueueLimits.default_ttl:type_name -> google.protobuf.Duration
-	117, // 216: millrace.v1.QueueLimits.ceilings:type_name -> millrace.v1.QueueCeilings
-	104, // 217: millrace.v1.QueueLimits.rate:type_name -> millrace.v1.Rate
-	105, // 218: millrace.v1.QueueLimits.per_key:type_name -> millrace.v1.KeyLimits
-	132, // 219: millrace.v1.QueueStatsResponse.stats:type_name -> millrace.v1.QueueStats
-	29,  // 220: millrace.v1.QueueStatsResponse.at:type_name -> millrace.v1.At
-	141, // 221: millrace.v1.CreateNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
-	136, // 222: millrace.v1.GetNamespaceResponse.config:type_name -> millrace.v1.NamespaceConfig
-	29,  // 223: millrace.v1.GetNamespaceResponse.at:type_name -> millrace.v1.At
-	141, // 224: millrace.v1.GetNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
-	136, // 225: millrace.v1.SetNamespaceRequest.config:type_name -> millrace.v1.NamespaceConfig
-	29,  // 226: millrace.v1.SetNamespaceResponse.at:type_name -> millrace.v1.At
-	32,  // 227: millrace.v1.TaskService.Create:input_type -> millrace.v1.CreateRequest
-	34,  // 228: millrace.v1.TaskService.BatchCreate:input_type -> millrace.v1.BatchCreateRequest
-	37,  // 229: millrace.v1.TaskService.Get:input_type -> millrace.v1.GetRequest
-	43,  // 230: millrace.v1.TaskService.BatchGet:input_type -> millrace.v1.BatchGetRequest
-	39,  // 231: millrace.v1.TaskService.ListAttempts:input_type -> millrace.v1.ListAttemptsRequest
-	21,  // 232: millrace.v1.TaskService.Report:input_type -> millrace.v1.ReportRequest
-	23,  // 233: millrace.v1.TaskService.Logs:input_type -> millrace.v1.LogsRequest
-	45,  // 234: millrace.v1.TaskService.Effects:input_type -> millrace.v1.EffectsRequest
-	48,  // 235: millrace.v1.TaskService.Why:input_type -> millrace.v1.WhyRequest
-	41,  // 236: millrace.v1.TaskService.List:input_type -> millrace.v1.ListRequest
-	52,  // 237: millrace.v1.TaskService.Claim:input_type -> millrace.v1.ClaimRequest
-	54,  // 238: millrace.v1.TaskService.EndClaim:input_type -> millrace.v1.EndClaimRequest
-	58,  // 239: millrace.v1.TaskService.Heartbeat:input_type -> millrace.v1.HeartbeatRequest
-	61,  // 240: millrace.v1.TaskService.Settle:input_type -> millrace.v1.SettleRequest
-	71,  // 241: millrace.v1.TaskService.Wait:input_type -> millrace.v1.WaitRequest
-	73,  // 242: millrace.v1.TaskService.Watch:input_type -> millrace.v1.WatchRequest
-	75,  // 243: millrace.v1.TaskService.RunNow:input_type -> millrace.v1.RunNowRequest
-	77,  // 244: millrace.v1.TaskService.Delete:input_type -> millrace.v1.DeleteRequest
-	79,  // 245: millrace.v1.TaskService.Update:input_type -> millrace.v1.UpdateRequest
-	81,  // 246: millrace.v1.TaskService.Cancel:input_type -> millrace.v1.CancelRequest
-	83,  // 247: millrace.v1.TaskService.Retry:input_type -> millrace.v1.RetryRequest
-	85,  // 248: millrace.v1.TaskService.ForceRelease:input_type -> millrace.v1.ForceReleaseRequest
-	88,  // 249: millrace.v1.CommitService.Commit:input_type -> millrace.v1.CommitRequest
-	123, // 250: millrace.v1.QueueService.List:input_type -> millrace.v1.ListQueuesRequest
-	125, // 251: millrace.v1.QueueService.Get:input_type -> millrace.v1.GetQueueRequest
-	127, // 252: millrace.v1.QueueService.Set:input_type -> millrace.v1.SetQueueRequest
-	129, // 253: millrace.v1.QueueService.Delete:input_type -> millrace.v1.DeleteQueueRequest
-	119, // 254: millrace.v1.QueueService.Pause:input_type -> millrace.v1.PauseQueueRequest
-	121, // 255: millrace.v1.QueueService.Resume:input_type -> millrace.v1.ResumeQueueRequest
-	109, // 256: millrace.v1.QueueService.Keys:input_type -> millrace.v1.ListKeysRequest
-	111, // 257: millrace.v1.QueueService.SetKey:input_type -> millrace.v1.SetKeyRequest
-	113, // 258: millrace.v1.QueueService.PauseKey:input_type -> millrace.v1.PauseKeyRequest
-	115, // 259: millrace.v1.QueueService.ResumeKey:input_type -> millrace.v1.ResumeKeyRequest
-	131, // 260: millrace.v1.QueueService.Stats:input_type -> millrace.v1.QueueStatsRequest
-	137, // 261: millrace.v1.QueueService.CreateNamespace:input_type -> millrace.v1.CreateNamespaceRequest
-	139, // 262: millrace.v1.QueueService.DeleteNamespace:input_type -> millrace.v1.DeleteNamespaceRequest
-	142, // 263: millrace.v1.QueueService.GetNamespace:input_type -> millrace.v1.GetNamespaceRequest
-	144, // 264: millrace.v1.QueueService.SetNamespace:input_type -> millrace.v1.SetNamespaceRequest
-	33,  // 265: millrace.v1.TaskService.Create:output_type -> millrace.v1.CreateResponse
-	36,  // 266: millrace.v1.TaskService.BatchCreate:output_type -> millrace.v1.BatchCreateResponse
-	38,  // 267: millrace.v1.TaskService.Get:output_type -> millrace.v1.GetResponse
-	44,  // 268: millrace.v1.TaskService.BatchGet:output_type -> millrace.v1.BatchGetResponse
-	40,  // 269: millrace.v1.TaskService.ListAttempts:output_type -> millrace.v1.ListAttemptsResponse
-	22,  // 270: millrace.v1.TaskService.Report:output_type -> millrace.v1.ReportResponse
-	25,  // 271: millrace.v1.TaskService.Logs:output_type -> millrace.v1.LogsResponse
-	46,  // 272: millrace.v1.TaskService.Effects:output_type -> millrace.v1.EffectsResponse
-	49,  // 273: millrace.v1.TaskService.Why:output_type -> millrace.v1.WhyResponse
-	42,  // 274: millrace.v1.TaskService.List:output_type -> millrace.v1.ListResponse
-	53,  // 275: millrace.v1.TaskService.Claim:output_type -> millrace.v1.ClaimResponse
-	55,  // 276: millrace.v1.TaskService.EndClaim:output_type -> millrace.v1.EndClaimResponse
-	60,  // 277: millrace.v1.TaskService.Heartbeat:output_type -> millrace.v1.HeartbeatResponse
-	62,  // 278: millrace.v1.TaskService.Settle:output_type -> millrace.v1.SettleResponse
-	72,  // 279: millrace.v1.TaskService.Wait:output_type -> millrace.v1.WaitResponse
-	74,  // 280: millrace.v1.TaskService.Watch:output_type -> millrace.v1.WatchResponse
-	76,  // 281: millrace.v1.TaskService.RunNow:output_type -> millrace.v1.RunNowResponse
-	78,  // 282: millrace.v1.TaskService.Delete:output_type -> millrace.v1.DeleteResponse
-	80,  // 283: millrace.v1.TaskService.Update:output_type -> millrace.v1.UpdateResponse
-	82,  // 284: millrace.v1.TaskService.Cancel:output_type -> millrace.v1.CancelResponse
-	84,  // 285: millrace.v1.TaskService.Retry:output_type -> millrace.v1.RetryResponse
-	86,  // 286: millrace.v1.TaskService.ForceRelease:output_type -> millrace.v1.ForceReleaseResponse
-	89,  // 287: millrace.v1.CommitService.Commit:output_type -> millrace.v1.CommitResponse
-	124, // 288: millrace.v1.QueueService.List:output_type -> millrace.v1.ListQueuesResponse
-	126, // 289: millrace.v1.QueueService.Get:output_type -> millrace.v1.GetQueueResponse
-	128, // 290: millrace.v1.QueueService.Set:output_type -> millrace.v1.SetQueueResponse
-	130, // 291: millrace.v1.QueueService.Delete:output_type -> millrace.v1.DeleteQueueResponse
-	120, // 292: millrace.v1.QueueService.Pause:output_type -> millrace.v1.PauseQueueResponse
-	122, // 293: millrace.v1.QueueService.Resume:output_type -> millrace.v1.ResumeQueueResponse
-	110, // 294: millrace.v1.QueueService.Keys:output_type -> millrace.v1.ListKeysResponse
-	112, // 295: millrace.v1.QueueService.SetKey:output_type -> millrace.v1.SetKeyResponse
-	114, // 296: millrace.v1.QueueService.PauseKey:output_type -> millrace.v1.PauseKeyResponse
-	116, // 297: millrace.v1.QueueService.ResumeKey:output_type -> millrace.v1.ResumeKeyResponse
-	135, // 298: millrace.v1.QueueService.Stats:output_type -> millrace.v1.QueueStatsResponse
-	138, // 299: millrace.v1.QueueService.CreateNamespace:output_type -> millrace.v1.CreateNamespaceResponse
-	140, // 300: millrace.v1.QueueService.DeleteNamespace:output_type -> millrace.v1.DeleteNamespaceResponse
-	143, // 301: millrace.v1.QueueService.GetNamespace:output_type -> millrace.v1.GetNamespaceResponse
-	145, // 302: millrace.v1.QueueService.SetNamespace:output_type -> millrace.v1.SetNamespaceResponse
-	265, // [265:303] is the sub-list for method output_type
-	227, // [227:265] is the sub-list for method input_type
-	227, // [227:227] is the sub-list for extension type_name
-	227, // [227:227] is the sub-list for extension extendee
-	0,   // [0:227] is the sub-list for field type_name
+	13,  // 142: millrace.v1.TaskTemplate.headers:type_name -> millrace.v1.Header
+	160, // 143: millrace.v1.TaskTemplate.lease:type_name -> google.protobuf.Duration
+	160, // 144: millrace.v1.TaskTemplate.max_run:type_name -> google.protobuf.Duration
+	12,  // 145: millrace.v1.TaskTemplate.retry:type_name -> millrace.v1.Retry
+	158, // 146: millrace.v1.TaskTemplate.labels:type_name -> millrace.v1.TaskTemplate.LabelsEntry
+	17,  // 147: millrace.v1.Op.task_create:type_name -> millrace.v1.TaskSpec
+	93,  // 148: millrace.v1.Op.task_complete:type_name -> millrace.v1.TaskComplete
+	99,  // 149: millrace.v1.Op.task_fail:type_name -> millrace.v1.TaskFail
+	100, // 150: millrace.v1.Op.task_snooze:type_name -> millrace.v1.TaskSnooze
+	94,  // 151: millrace.v1.Op.task_cancel:type_name -> millrace.v1.TaskCancel
+	95,  // 152: millrace.v1.Op.queue_pause:type_name -> millrace.v1.QueuePause
+	96,  // 153: millrace.v1.Op.batch_open:type_name -> millrace.v1.BatchOpen
+	97,  // 154: millrace.v1.Op.batch_seal:type_name -> millrace.v1.BatchSeal
+	98,  // 155: millrace.v1.Op.batch_cancel:type_name -> millrace.v1.BatchCancel
+	102, // 156: millrace.v1.Op.kv_put:type_name -> millrace.v1.KVPut
+	103, // 157: millrace.v1.Op.kv_delete:type_name -> millrace.v1.KVDelete
+	106, // 158: millrace.v1.Op.kv_check:type_name -> millrace.v1.KVCheck
+	104, // 159: millrace.v1.Op.kv_add:type_name -> millrace.v1.KVAdd
+	105, // 160: millrace.v1.Op.kv_delete_range:type_name -> millrace.v1.KVDeleteRange
+	162, // 161: millrace.v1.Op.ref_transaction:type_name -> millrace.v1.RefTransaction
+	163, // 162: millrace.v1.Op.vector_upsert:type_name -> millrace.v1.VectorUpsert
+	164, // 163: millrace.v1.Op.vector_delete:type_name -> millrace.v1.VectorDelete
+	92,  // 164: millrace.v1.Op.reserved:type_name -> millrace.v1.Reserved
+	57,  // 165: millrace.v1.TaskComplete.task:type_name -> millrace.v1.Hold
+	64,  // 166: millrace.v1.TaskComplete.complete:type_name -> millrace.v1.Complete
+	161, // 167: millrace.v1.QueuePause.until:type_name -> google.protobuf.Timestamp
+	159, // 168: millrace.v1.BatchOpen.labels:type_name -> millrace.v1.BatchOpen.LabelsEntry
+	90,  // 169: millrace.v1.BatchOpen.on_done:type_name -> millrace.v1.TaskTemplate
+	90,  // 170: millrace.v1.BatchOpen.on_success:type_name -> millrace.v1.TaskTemplate
+	57,  // 171: millrace.v1.TaskFail.task:type_name -> millrace.v1.Hold
+	65,  // 172: millrace.v1.TaskFail.fail:type_name -> millrace.v1.Fail
+	57,  // 173: millrace.v1.TaskSnooze.task:type_name -> millrace.v1.Hold
+	66,  // 174: millrace.v1.TaskSnooze.snooze:type_name -> millrace.v1.Snooze
+	0,   // 175: millrace.v1.OpResult.state:type_name -> millrace.v1.State
+	165, // 176: millrace.v1.OpResult.refs:type_name -> millrace.v1.RefsMoved
+	9,   // 177: millrace.v1.KVCheck.compare:type_name -> millrace.v1.KVCheck.Compare
+	160, // 178: millrace.v1.QueueConfig.lease:type_name -> google.protobuf.Duration
+	160, // 179: millrace.v1.QueueConfig.max_run:type_name -> google.protobuf.Duration
+	12,  // 180: millrace.v1.QueueConfig.retry:type_name -> millrace.v1.Retry
+	160, // 181: millrace.v1.QueueConfig.aging:type_name -> google.protobuf.Duration
+	160, // 182: millrace.v1.QueueConfig.retain_completed:type_name -> google.protobuf.Duration
+	160, // 183: millrace.v1.QueueConfig.retain_cancelled:type_name -> google.protobuf.Duration
+	160, // 184: millrace.v1.QueueConfig.retain_dead:type_name -> google.protobuf.Duration
+	160, // 185: millrace.v1.QueueConfig.cancel_grace:type_name -> google.protobuf.Duration
+	160, // 186: millrace.v1.QueueConfig.default_ttl:type_name -> google.protobuf.Duration
+	121, // 187: millrace.v1.QueueConfig.ceilings:type_name -> millrace.v1.QueueCeilings
+	10,  // 188: millrace.v1.QueueConfig.fairness:type_name -> millrace.v1.QueueConfig.Fairness
+	11,  // 189: millrace.v1.QueueConfig.order:type_name -> millrace.v1.QueueConfig.Order
+	108, // 190: millrace.v1.QueueConfig.rate:type_name -> millrace.v1.Rate
+	109, // 191: millrace.v1.QueueConfig.per_key:type_name -> millrace.v1.KeyLimits
+	160, // 192: millrace.v1.Rate.per:type_name -> google.protobuf.Duration
+	108, // 193: millrace.v1.KeyLimits.rate:type_name -> millrace.v1.Rate
+	108, // 194: millrace.v1.KeySettings.rate:type_name -> millrace.v1.Rate
+	110, // 195: millrace.v1.QueueKey.settings:type_name -> millrace.v1.KeySettings
+	122, // 196: millrace.v1.QueueKey.paused:type_name -> millrace.v1.QueuePaused
+	161, // 197: millrace.v1.QueueKey.oldest_ready:type_name -> google.protobuf.Timestamp
+	161, // 198: millrace.v1.QueueKey.until:type_name -> google.protobuf.Timestamp
+	111, // 199: millrace.v1.ListKeysResponse.keys:type_name -> millrace.v1.QueueKey
+	29,  // 200: millrace.v1.ListKeysResponse.at:type_name -> millrace.v1.At
+	111, // 201: millrace.v1.ListKeysResponse.unkeyed:type_name -> millrace.v1.QueueKey
+	112, // 202: millrace.v1.ListKeysResponse.use:type_name -> millrace.v1.QueueUse
+	110, // 203: millrace.v1.SetKeyRequest.settings:type_name -> millrace.v1.KeySettings
+	29,  // 204: millrace.v1.SetKeyResponse.at:type_name -> millrace.v1.At
+	161, // 205: millrace.v1.PauseKeyRequest.until:type_name -> google.protobuf.Timestamp
+	29,  // 206: millrace.v1.PauseKeyResponse.at:type_name -> millrace.v1.At
+	29,  // 207: millrace.v1.ResumeKeyResponse.at:type_name -> millrace.v1.At
+	160, // 208: millrace.v1.QueueCeilings.lease:type_name -> google.protobuf.Duration
+	160, // 209: millrace.v1.QueueCeilings.max_run:type_name -> google.protobuf.Duration
+	161, // 210: millrace.v1.QueuePaused.since:type_name -> google.protobuf.Timestamp
+	161, // 211: millrace.v1.QueuePaused.until:type_name -> google.protobuf.Timestamp
+	161, // 212: millrace.v1.PauseQueueRequest.until:type_name -> google.protobuf.Timestamp
+	29,  // 213: millrace.v1.PauseQueueResponse.at:type_name -> millrace.v1.At
+	29,  // 214: millrace.v1.ResumeQueueResponse.at:type_name -> millrace.v1.At
+	136, // 215: millrace.v1.ListQueuesResponse.queues:type_name -> millrace.v1.QueueStats
+	29,  // 216: millrace.v1.ListQueuesResponse.at:type_name -> millrace.v1.At
+	107, // 217: millrace.v1.GetQueueResponse.config:type_name -> millrace.v1.QueueConfig
+	29,  // 218: millrace.v1.GetQueueResponse.at:type_name -> millrace.v1.At
+	107, // 219: millrace.v1.SetQueueRequest.config:type_name -> millrace.v1.QueueConfig
+	29,  // 220: millrace.v1.SetQueueResponse.at:type_name -> millrace.v1.At
+	29,  // 221: millrace.v1.DeleteQueueResponse.at:type_name -> millrace.v1.At
+	161, // 222: millrace.v1.QueueStats.oldest_ready:type_name -> google.protobuf.Timestamp
+	122, // 223: millrace.v1.QueueStats.paused:type_name -> millrace.v1.QueuePaused
+	137, // 224: millrace.v1.QueueStats.rates:type_name -> millrace.v1.QueueRates
+	138, // 225: millrace.v1.QueueStats.limits:type_name -> millrace.v1.QueueLimits
+	160, // 226: millrace.v1.QueueLimits.default_ttl:type_name -> google.protobuf.Duration
+	121, // 227: millrace.v1.QueueLimits.ceilings:type_name -> millrace.v1.QueueCeilings
+	108, // 228: millrace.v1.QueueLimits.rate:type_name -> millrace.v1.Rate
+	109, // 229: millrace.v1.QueueLimits.per_key:type_name -> millrace.v1.KeyLimits
+	136, // 230: millrace.v1.QueueStatsResponse.stats:type_name -> millrace.v1.QueueStats
+	29,  // 231: millrace.v1.QueueStatsResponse.at:type_name -> millrace.v1.At
+	145, // 232: millrace.v1.CreateNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
+	140, // 233: millrace.v1.GetNamespaceResponse.config:type_name -> millrace.v1.NamespaceConfig
+	29,  // 234: millrace.v1.GetNamespaceResponse.at:type_name -> millrace.v1.At
+	145, // 235: millrace.v1.GetNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
+	148, // 236: millrace.v1.GetNamespaceResponse.refusals:type_name -> millrace.v1.Refusals
+	149, // 237: millrace.v1.Refusals.bounds:type_name -> millrace.v1.BoundRefusals
+	150, // 238: millrace.v1.Refusals.nodes:type_name -> millrace.v1.RefusalNode
+	161, // 239: millrace.v1.BoundRefusals.last:type_name -> google.protobuf.Timestamp
+	161, // 240: millrace.v1.RefusalNode.since:type_name -> google.protobuf.Timestamp
+	140, // 241: millrace.v1.SetNamespaceRequest.config:type_name -> millrace.v1.NamespaceConfig
+	29,  // 242: millrace.v1.SetNamespaceResponse.at:type_name -> millrace.v1.At
+	32,  // 243: millrace.v1.TaskService.Create:input_type -> millrace.v1.CreateRequest
+	34,  // 244: millrace.v1.TaskService.BatchCreate:input_type -> millrace.v1.BatchCreateRequest
+	37,  // 245: millrace.v1.TaskService.Get:input_type -> millrace.v1.GetRequest
+	43,  // 246: millrace.v1.TaskService.BatchGet:input_type -> millrace.v1.BatchGetRequest
+	39,  // 247: millrace.v1.TaskService.ListAttempts:input_type -> millrace.v1.ListAttemptsRequest
+	21,  // 248: millrace.v1.TaskService.Report:input_type -> millrace.v1.ReportRequest
+	23,  // 249: millrace.v1.TaskService.Logs:input_type -> millrace.v1.LogsRequest
+	45,  // 250: millrace.v1.TaskService.Effects:input_type -> millrace.v1.EffectsRequest
+	48,  // 251: millrace.v1.TaskService.Why:input_type -> millrace.v1.WhyRequest
+	41,  // 252: millrace.v1.TaskService.List:input_type -> millrace.v1.ListRequest
+	52,  // 253: millrace.v1.TaskService.Claim:input_type -> millrace.v1.ClaimRequest
+	54,  // 254: millrace.v1.TaskService.EndClaim:input_type -> millrace.v1.EndClaimRequest
+	58,  // 255: millrace.v1.TaskService.Heartbeat:input_type -> millrace.v1.HeartbeatRequest
+	61,  // 256: millrace.v1.TaskService.Settle:input_type -> millrace.v1.SettleRequest
+	71,  // 257: millrace.v1.TaskService.Wait:input_type -> millrace.v1.WaitRequest
+	73,  // 258: millrace.v1.TaskService.Watch:input_type -> millrace.v1.WatchRequest
+	75,  // 259: millrace.v1.TaskService.RunNow:input_type -> millrace.v1.RunNowRequest
+	77,  // 260: millrace.v1.TaskService.Delete:input_type -> millrace.v1.DeleteRequest
+	79,  // 261: millrace.v1.TaskService.Update:input_type -> millrace.v1.UpdateRequest
+	81,  // 262: millrace.v1.TaskService.Cancel:input_type -> millrace.v1.CancelRequest
+	83,  // 263: millrace.v1.TaskService.Retry:input_type -> millrace.v1.RetryRequest
+	85,  // 264: millrace.v1.TaskService.ForceRelease:input_type -> millrace.v1.ForceReleaseRequest
+	88,  // 265: millrace.v1.CommitService.Commit:input_type -> millrace.v1.CommitRequest
+	127, // 266: millrace.v1.QueueService.List:input_type -> millrace.v1.ListQueuesRequest
+	129, // 267: millrace.v1.QueueService.Get:input_type -> millrace.v1.GetQueueRequest
+	131, // 268: millrace.v1.QueueService.Set:input_type -> millrace.v1.SetQueueRequest
+	133, // 269: millrace.v1.QueueService.Delete:input_type -> millrace.v1.DeleteQueueRequest
+	123, // 270: millrace.v1.QueueService.Pause:input_type -> millrace.v1.PauseQueueRequest
+	125, // 271: millrace.v1.QueueService.Resume:input_type -> millrace.v1.ResumeQueueRequest
+	113, // 272: millrace.v1.QueueService.Keys:input_type -> millrace.v1.ListKeysRequest
+	115, // 273: millrace.v1.QueueService.SetKey:input_type -> millrace.v1.SetKeyRequest
+	117, // 274: millrace.v1.QueueService.PauseKey:input_type -> millrace.v1.PauseKeyRequest
+	119, // 275: millrace.v1.QueueService.ResumeKey:input_type -> millrace.v1.ResumeKeyRequest
+	135, // 276: millrace.v1.QueueService.Stats:input_type -> millrace.v1.QueueStatsRequest
+	141, // 277: millrace.v1.QueueService.CreateNamespace:input_type -> millrace.v1.CreateNamespaceRequest
+	143, // 278: millrace.v1.QueueService.DeleteNamespace:input_type -> millrace.v1.DeleteNamespaceRequest
+	146, // 279: millrace.v1.QueueService.GetNamespace:input_type -> millrace.v1.GetNamespaceRequest
+	151, // 280: millrace.v1.QueueService.SetNamespace:input_type -> millrace.v1.SetNamespaceRequest
+	33,  // 281: millrace.v1.TaskService.Create:output_type -> millrace.v1.CreateResponse
+	36,  // 282: millrace.v1.TaskService.BatchCreate:output_type -> millrace.v1.BatchCreateResponse
+	38,  // 283: millrace.v1.TaskService.Get:output_type -> millrace.v1.GetResponse
+	44,  // 284: millrace.v1.TaskService.BatchGet:output_type -> millrace.v1.BatchGetResponse
+	40,  // 285: millrace.v1.TaskService.ListAttempts:output_type -> millrace.v1.ListAttemptsResponse
+	22,  // 286: millrace.v1.TaskService.Report:output_type -> millrace.v1.ReportResponse
+	25,  // 287: millrace.v1.TaskService.Logs:output_type -> millrace.v1.LogsResponse
+	46,  // 288: millrace.v1.TaskService.Effects:output_type -> millrace.v1.EffectsResponse
+	49,  // 289: millrace.v1.TaskService.Why:output_type -> millrace.v1.WhyResponse
+	42,  // 290: millrace.v1.TaskService.List:output_type -> millrace.v1.ListResponse
+	53,  // 291: millrace.v1.TaskService.Claim:output_type -> millrace.v1.ClaimResponse
+	55,  // 292: millrace.v1.TaskService.EndClaim:output_type -> millrace.v1.EndClaimResponse
+	60,  // 293: millrace.v1.TaskService.Heartbeat:output_type -> millrace.v1.HeartbeatResponse
+	62,  // 294: millrace.v1.TaskService.Settle:output_type -> millrace.v1.SettleResponse
+	72,  // 295: millrace.v1.TaskService.Wait:output_type -> millrace.v1.WaitResponse
+	74,  // 296: millrace.v1.TaskService.Watch:output_type -> millrace.v1.WatchResponse
+	76,  // 297: millrace.v1.TaskService.RunNow:output_type -> millrace.v1.RunNowResponse
+	78,  // 298: millrace.v1.TaskService.Delete:output_type -> millrace.v1.DeleteResponse
+	80,  // 299: millrace.v1.TaskService.Update:output_type -> millrace.v1.UpdateResponse
+	82,  // 300: millrace.v1.TaskService.Cancel:output_type -> millrace.v1.CancelResponse
+	84,  // 301: millrace.v1.TaskService.Retry:output_type -> millrace.v1.RetryResponse
+	86,  // 302: millrace.v1.TaskService.ForceRelease:output_type -> millrace.v1.ForceReleaseResponse
+	89,  // 303: millrace.v1.CommitService.Commit:output_type -> millrace.v1.CommitResponse
+	128, // 304: millrace.v1.QueueService.List:output_type -> millrace.v1.ListQueuesResponse
+	130, // 305: millrace.v1.QueueService.Get:output_type -> millrace.v1.GetQueueResponse
+	132, // 306: millrace.v1.QueueService.Set:output_type -> millrace.v1.SetQueueResponse
+	134, // 307: millrace.v1.QueueService.Delete:output_type -> millrace.v1.DeleteQueueResponse
+	124, // 308: millrace.v1.QueueService.Pause:output_type -> millrace.v1.PauseQueueResponse
+	126, // 309: millrace.v1.QueueService.Resume:output_type -> millrace.v1.ResumeQueueResponse
+	114, // 310: millrace.v1.QueueService.Keys:output_type -> millrace.v1.ListKeysResponse
+	116, // 311: millrace.v1.QueueService.SetKey:output_type -> millrace.v1.SetKeyResponse
+	118, // 312: millrace.v1.QueueService.PauseKey:output_type -> millrace.v1.PauseKeyResponse
+	120, // 313: millrace.v1.QueueService.ResumeKey:output_type -> millrace.v1.ResumeKeyResponse
+	139, // 314: millrace.v1.QueueService.Stats:output_type -> millrace.v1.QueueStatsResponse
+	142, // 315: millrace.v1.QueueService.CreateNamespace:output_type -> millrace.v1.CreateNamespaceResponse
+	144, // 316: millrace.v1.QueueService.DeleteNamespace:output_type -> millrace.v1.DeleteNamespaceResponse
+	147, // 317: millrace.v1.QueueService.GetNamespace:output_type -> millrace.v1.GetNamespaceResponse
+	152, // 318: millrace.v1.QueueService.SetNamespace:output_type -> millrace.v1.SetNamespaceResponse
+	281, // [281:319] is the sub-list for method output_type
+	243, // [243:281] is the sub-list for method input_type
+	243, // [243:243] is the sub-list for extension type_name
+	243, // [243:243] is the sub-list for extension extendee
+	0,   // [0:243] is the sub-list for field type_name
 }
 
 func init() { file_millrace_v1_task_proto_init() }
@@ -12212,13 +12912,17 @@ func file_millrace_v1_task_proto_init() {
 		(*SettleItem_Stop)(nil),
 	}
 	file_millrace_v1_task_proto_msgTypes[67].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[78].OneofWrappers = []any{
+	file_millrace_v1_task_proto_msgTypes[78].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[79].OneofWrappers = []any{
 		(*Op_TaskCreate)(nil),
 		(*Op_TaskComplete)(nil),
 		(*Op_TaskFail)(nil),
 		(*Op_TaskSnooze)(nil),
 		(*Op_TaskCancel)(nil),
 		(*Op_QueuePause)(nil),
+		(*Op_BatchOpen)(nil),
+		(*Op_BatchSeal)(nil),
+		(*Op_BatchCancel)(nil),
 		(*Op_KvPut)(nil),
 		(*Op_KvDelete)(nil),
 		(*Op_KvCheck)(nil),
@@ -12229,28 +12933,28 @@ func file_millrace_v1_task_proto_init() {
 		(*Op_VectorDelete)(nil),
 		(*Op_Reserved)(nil),
 	}
-	file_millrace_v1_task_proto_msgTypes[86].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[87].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[88].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[90].OneofWrappers = []any{
+	file_millrace_v1_task_proto_msgTypes[90].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[91].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[92].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[94].OneofWrappers = []any{
 		(*KVCheck_Rev)(nil),
 		(*KVCheck_Value)(nil),
 	}
-	file_millrace_v1_task_proto_msgTypes[91].OneofWrappers = []any{}
 	file_millrace_v1_task_proto_msgTypes[95].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[96].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[115].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[117].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[120].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[99].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[100].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[119].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[121].OneofWrappers = []any{}
 	file_millrace_v1_task_proto_msgTypes[124].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[132].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[128].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[139].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_millrace_v1_task_proto_rawDesc), len(file_millrace_v1_task_proto_rawDesc)),
 			NumEnums:      12,
-			NumMessages:   139,
+			NumMessages:   148,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

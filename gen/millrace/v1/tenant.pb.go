@@ -204,6 +204,7 @@ type GetTenantResponse struct {
 	OvershootRunningTasks      uint64                 `protobuf:"varint,16,opt,name=overshoot_running_tasks,json=overshootRunningTasks,proto3" json:"overshoot_running_tasks,omitempty"`                    // the same of running tasks, of which no more are given out
 	RecentTaskCreatesPerSecond uint64                 `protobuf:"varint,17,opt,name=recent_task_creates_per_second,json=recentTaskCreatesPerSecond,proto3" json:"recent_task_creates_per_second,omitempty"` // by way of all nodes, lately
 	OvershootTaskCreates       uint64                 `protobuf:"varint,18,opt,name=overshoot_task_creates,json=overshootTaskCreates,proto3" json:"overshoot_task_creates,omitempty"`                       // that passed beyond the rate and are not made good yet
+	Refusals                   *Refusals              `protobuf:"bytes,19,opt,name=refusals,proto3" json:"refusals,omitempty"`                                                                              // of these bounds, in the last 24 hours
 	unknownFields              protoimpl.UnknownFields
 	sizeCache                  protoimpl.SizeCache
 }
@@ -364,6 +365,13 @@ func (x *GetTenantResponse) GetOvershootTaskCreates() uint64 {
 	return 0
 }
 
+func (x *GetTenantResponse) GetRefusals() *Refusals {
+	if x != nil {
+		return x.Refusals
+	}
+	return nil
+}
+
 type SetTenantRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
@@ -472,7 +480,7 @@ var File_millrace_v1_tenant_proto protoreflect.FileDescriptor
 
 const file_millrace_v1_tenant_proto_rawDesc = "" +
 	"\n" +
-	"\x18millrace/v1/tenant.proto\x12\vmillrace.v1\x1a\x1bmillrace/rest/options.proto\"\x9c\x04\n" +
+	"\x18millrace/v1/tenant.proto\x12\vmillrace.v1\x1a\x1bmillrace/rest/options.proto\x1a\x16millrace/v1/task.proto\"\x9c\x04\n" +
 	"\fTenantConfig\x12 \n" +
 	"\aversion\x18\x01 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\aversion\x12/\n" +
 	"\tkey_bytes\x18\x02 \x01(\x03B\x12ʵ\x1c\x0e8\x01h\x80\x80\x80\x80\x80\x80\x80\x80@p\x01R\bkeyBytes\x12E\n" +
@@ -487,7 +495,8 @@ const file_millrace_v1_tenant_proto_rawDesc = "" +
 	"\rrunning_tasks\x18\n" +
 	" \x01(\x03B\x12ʵ\x1c\x0e8\x01h\x80\x80\x80\x80\x80\x80\x80\x80@p\x01R\frunningTasks\"*\n" +
 	"\x10GetTenantRequest\x12\x16\n" +
-	"\x06tenant\x18\x01 \x01(\tR\x06tenant\"\xd6\t\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\"\x89\n" +
+	"\n" +
 	"\x11GetTenantResponse\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x129\n" +
 	"\x06config\x18\x02 \x01(\v2\x19.millrace.v1.TenantConfigB\x06ʵ\x1c\x02(\x01R\x06config\x12\x1e\n" +
@@ -509,7 +518,8 @@ const file_millrace_v1_tenant_proto_rawDesc = "" +
 	"\x14overshoot_task_bytes\x18\x0f \x01(\x04R\x12overshootTaskBytes\x126\n" +
 	"\x17overshoot_running_tasks\x18\x10 \x01(\x04R\x15overshootRunningTasks\x12h\n" +
 	"\x1erecent_task_creates_per_second\x18\x11 \x01(\x04B$ʵ\x1c J\x1econfig.task_creates_per_secondR\x1arecentTaskCreatesPerSecond\x12Z\n" +
-	"\x16overshoot_task_creates\x18\x12 \x01(\x04B$ʵ\x1c J\x1econfig.task_creates_per_secondR\x14overshootTaskCreates\"\x90\x01\n" +
+	"\x16overshoot_task_creates\x18\x12 \x01(\x04B$ʵ\x1c J\x1econfig.task_creates_per_secondR\x14overshootTaskCreates\x121\n" +
+	"\brefusals\x18\x13 \x01(\v2\x15.millrace.v1.RefusalsR\brefusals\"\x90\x01\n" +
 	"\x10SetTenantRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x121\n" +
 	"\x06config\x18\x02 \x01(\v2\x19.millrace.v1.TenantConfigR\x06config\x12\"\n" +
@@ -546,19 +556,21 @@ var file_millrace_v1_tenant_proto_goTypes = []any{
 	(*GetTenantResponse)(nil), // 2: millrace.v1.GetTenantResponse
 	(*SetTenantRequest)(nil),  // 3: millrace.v1.SetTenantRequest
 	(*SetTenantResponse)(nil), // 4: millrace.v1.SetTenantResponse
+	(*Refusals)(nil),          // 5: millrace.v1.Refusals
 }
 var file_millrace_v1_tenant_proto_depIdxs = []int32{
 	0, // 0: millrace.v1.GetTenantResponse.config:type_name -> millrace.v1.TenantConfig
-	0, // 1: millrace.v1.SetTenantRequest.config:type_name -> millrace.v1.TenantConfig
-	1, // 2: millrace.v1.TenantService.Get:input_type -> millrace.v1.GetTenantRequest
-	3, // 3: millrace.v1.TenantService.Set:input_type -> millrace.v1.SetTenantRequest
-	2, // 4: millrace.v1.TenantService.Get:output_type -> millrace.v1.GetTenantResponse
-	4, // 5: millrace.v1.TenantService.Set:output_type -> millrace.v1.SetTenantResponse
-	4, // [4:6] is the sub-list for method output_type
-	2, // [2:4] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	5, // 1: millrace.v1.GetTenantResponse.refusals:type_name -> millrace.v1.Refusals
+	0, // 2: millrace.v1.SetTenantRequest.config:type_name -> millrace.v1.TenantConfig
+	1, // 3: millrace.v1.TenantService.Get:input_type -> millrace.v1.GetTenantRequest
+	3, // 4: millrace.v1.TenantService.Set:input_type -> millrace.v1.SetTenantRequest
+	2, // 5: millrace.v1.TenantService.Get:output_type -> millrace.v1.GetTenantResponse
+	4, // 6: millrace.v1.TenantService.Set:output_type -> millrace.v1.SetTenantResponse
+	5, // [5:7] is the sub-list for method output_type
+	3, // [3:5] is the sub-list for method input_type
+	3, // [3:3] is the sub-list for extension type_name
+	3, // [3:3] is the sub-list for extension extendee
+	0, // [0:3] is the sub-list for field type_name
 }
 
 func init() { file_millrace_v1_tenant_proto_init() }
@@ -566,6 +578,7 @@ func file_millrace_v1_tenant_proto_init() {
 	if File_millrace_v1_tenant_proto != nil {
 		return
 	}
+	file_millrace_v1_task_proto_init()
 	file_millrace_v1_tenant_proto_msgTypes[3].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -17,6 +17,7 @@ func SampleFacts() map[string]core.Fact {
 		"SessionExpired":   core.SessionExpired{},
 		"WrongMembership":  core.WrongMembership{Reason: "learner_behind", Node: 4, Lag: 1001},
 		"NotEmpty":         core.NotEmpty{Held: []string{"tasks", "keys"}},
+		"QueuePinned":      core.QueuePinned{Queue: "mail"},
 		"InUse":            core.InUse{Kind: "limiter", ID: "api", By: "queue mail"},
 		"NotMoved":         core.NotMoved{Why: "node 3 is behind"},
 		"FormatHeld":       core.FormatHeld{Format: 2, Older: []uint64{1, 3}, Silent: []uint64{4}},

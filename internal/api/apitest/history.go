@@ -1,6 +1,8 @@
 package apitest
 
 import (
+	"context"
+
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/history"
 )
@@ -35,4 +37,17 @@ func (n *Node) History(k history.Key, _ bool) ([]history.Line, bool) {
 // NodeAt knows this node alone, whose number is 1.
 func (n *Node) NodeAt(node uint64) (address string, here, known bool) {
 	return "", node == 1, node == 1
+}
+
+// CountRefusal counts a refusal.
+func (n *Node) CountRefusal(b core.Bound) {
+	n.step()
+	n.refusals.Add(b, n.Clock.Boot(), n.Clock.Wall())
+}
+
+// Refusals tells what was counted.
+func (n *Node) Refusals(_ context.Context, tenant core.TenantID, namespace core.NamespaceID) core.Refusals {
+	n.step()
+	list, partial := n.refusals.Of(tenant, namespace, n.Clock.Boot())
+	return core.Refusals{Bounds: list, Nodes: []core.Counting{{Node: "n1", Since: n.Clock.Wall()}}, Partial: partial}
 }

@@ -26,6 +26,8 @@ func (p *Planter) step() {
 // answers.
 type Node struct {
 	EntryFormat uint16      // of entries; 0: the current one
+	PinnedQueue string      // the queue that is pinned; empty: none is
+	New         bool        // it has not heard of the cluster's format
 	WallShift   core.Millis // what wall clocks show beyond its shard time
 	Planter
 	Rates [2]atomic.Int64 // of all puts: how many, and their bytes, per second
@@ -85,6 +87,7 @@ type Node struct {
 
 	QueueHas map[string]history.Rates  // rates of queues; default: none are known
 	QueueDid map[string]history.Recent // what queues did lately; default: nothing is known
+	refusals *history.Refusals         // what bounds refused
 	Lines    []history.Line            // the series of every queue; nil: there are none
 	Listed   []core.QueueStats         // queues that are listed, by name; nil: five without tasks
 }
@@ -94,7 +97,7 @@ func NewNode(clock *Clock) *Node {
 	return &Node{
 		Clock: clock, Spaces: make(map[string]core.NamespaceInfo),
 		Stored: make(map[core.Partition]map[core.TaskID]core.Task), Opened: make(chan *Session, 64),
-		reached: make(map[core.Partition]bool), Known: []core.Worker{{ID: "w", Queues: []string{"mail"}, Nodes: []string{"n1"}}},
+		reached: make(map[core.Partition]bool), refusals: history.NewRefusals(), Known: []core.Worker{{ID: "w", Queues: []string{"mail"}, Nodes: []string{"n1"}}},
 	}
 }
 
@@ -367,6 +370,14 @@ func (n *Node) NamespaceConfig(_ context.Context, p core.Partition, _ core.ReadO
 
 // Format answers as a test has set.
 func (n *Node) Format() uint16 { return cmp.Or(n.EntryFormat, core.FormatCurrent) }
+
+// Pinned answers as a test has set.
+func (n *Node) Pinned(_ core.Partition, queue string) bool {
+	return queue != "" && queue == n.PinnedQueue
+}
+
+// KnowsFormat answers as a test has set.
+func (n *Node) KnowsFormat() bool { return !n.New }
 
 // Status answers as a test has set.
 func (n *Node) Status() core.NodeStatus {

@@ -8,10 +8,10 @@ import (
 )
 
 // Key answers as a test has set.
-func (n *Node) Key(_ context.Context, p core.Partition, _ string, key []byte, _ core.ReadOptions) ([]byte, uint64, core.At, error) {
+func (n *Node) Key(_ context.Context, p core.Partition, _ string, key []byte, _ core.ReadOptions) (core.KeyRead, core.At, error) {
 	n.step()
 	n.reach(p)
-	return key, 5, core.At{}, n.KeyErr
+	return core.KeyRead{Value: key, Rev: 5}, core.At{}, n.KeyErr
 }
 
 // Keys answers as a test has set.
@@ -92,7 +92,7 @@ func (n *Node) KeyBytes(_ context.Context, p core.Partition, _ core.ReadOptions)
 }
 
 // TakeRate holds all puts together to rates, from buckets of a second's worth.
-func (n *Node) TakeRate(_ core.Partition, ops []core.Op, _ bool) (wait time.Duration, limit string) {
+func (n *Node) TakeRate(p core.Partition, ops []core.Op, _ bool) (wait time.Duration, by core.RateHeld) {
 	n.step()
 	n.Mu.Lock()
 	defer n.Mu.Unlock()
@@ -104,7 +104,7 @@ func (n *Node) TakeRate(_ core.Partition, ops []core.Op, _ bool) (wait time.Dura
 		}
 	}
 	if what[0] == 0 {
-		return 0, ""
+		return 0, by
 	}
 	for i, limit := range []string{"writes_per_second", "bytes_per_second"} {
 		rate := n.Rates[i].Load()
@@ -116,20 +116,21 @@ func (n *Node) TakeRate(_ core.Partition, ops []core.Op, _ bool) (wait time.Dura
 			n.left[i], n.filled[i] = rate, now
 		}
 		if n.left[i] <= 0 {
-			return time.Second, limit
+			return time.Second, core.RateHeld{Limit: limit, Bound: core.Bound{Tenant: p.Tenant, Namespace: p.Namespace, Name: "key_" + limit}}
 		}
 		n.left[i] -= what[i]
 	}
-	return 0, ""
+	return 0, by
 }
 
 // TakeCreates holds creates to a rate, from a bucket of a second's worth.
-func (n *Node) TakeCreates(_ core.Partition, tasks int, _ bool) (wait time.Duration, limit string) {
+func (n *Node) TakeCreates(p core.Partition, tasks int, _ bool) (wait time.Duration, by core.RateHeld) {
 	n.step()
 	if most := n.CreateRate.Load(); most > 0 && n.Creates.Add(int64(tasks)) > most {
-		return time.Second, "task_creates_per_second"
+		const limit = "task_creates_per_second"
+		return time.Second, core.RateHeld{Limit: limit, Bound: core.Bound{Tenant: p.Tenant, Name: limit}}
 	}
-	return 0, ""
+	return 0, by
 }
 
 // OpenStream counts a stream, up to a bound that a test has set.

@@ -38,7 +38,9 @@ type Backend interface {
 	TaskUpTo(ctx context.Context, p core.Partition, id core.TaskID, most core.ContentSize, o core.ReadOptions) (core.Task, core.ContentSize, core.At, error)
 	// TakeRate takes what ops put in keyspaces of a partition from the rates of these, of the namespace and of the tenant: all of
 	// it, or nothing. It returns how long to wait before it is asked again, and the limit that is the reason; zero: it is taken.
-	TakeRate(p core.Partition, ops []core.Op, carried bool) (wait time.Duration, limit string)
+	TakeRate(p core.Partition, ops []core.Op, carried bool) (wait time.Duration, by core.RateHeld)
+	// CountRefusal counts that a bound refused something, or held it up.
+	CountRefusal(b core.Bound)
 	// OpenStream counts a stream of a partition's tenant in, unless the tenant has as many as it may. CloseStream must follow one that
 	// was counted.
 	OpenStream(p core.Partition) core.Fact

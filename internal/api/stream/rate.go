@@ -12,14 +12,15 @@ import (
 func (st *stream) awaitRate(ops []core.Op) {
 	told := false // the client has its Throttle
 	for {
-		wait, limit := st.d.backend.TakeRate(st.home.Partition, ops, false)
+		wait, by := st.d.backend.TakeRate(st.home.Partition, ops, false)
 		if wait == 0 { // taken
 			return
 		}
 		if !told {
 			told = true
+			st.d.backend.CountRefusal(by.Bound)
 			st.push(outgoing{frame: &pb.ServerFrame{Frame: &pb.ServerFrame_Throttle{Throttle: &pb.Throttle{
-				Limit: limit, RetryAfter: durationpb.New(wait),
+				Limit: by.Limit, RetryAfter: durationpb.New(wait),
 			}}}, bytes: frameBytes})
 		}
 		timer := st.d.Clock.NewTimer(wait)

@@ -6,6 +6,11 @@
 // table of names and incarnations is kept in memory too, so a put without a condition is one blind write: Apply reads
 // nothing.
 //
+// A keyspace may keep who writes its keys: the lease under which a key was written last, which is that of the task that
+// the commit settles, or of its fence. It lies in the key's row, so that every write decides it: one from outside of a task, or
+// in a keyspace that keeps no writers any more, leaves none behind. So what a row tells is of its last write, whatever the
+// keyspace was set to since. Other keyspaces have the rows, and the work, that they have without this.
+//
 // Promised: a refused op changes nothing; equal ops on equal state give equal results. Elsewhere: the order of fence,
 // conditions and ops, and undoing a commit (package commit, which calls Mark, Undo and Keep in step with the Txn's).
 package kv

@@ -275,7 +275,7 @@ func TestScanGivesKeysInByteOrder(t *testing.T) {
 	m := open(t, tx)
 	want := []string{"\x00", "\x00\x00", "a", "a\x00", "a\x00b", "a/%", "ab", "a\xff", "\xff", "\xff\xff"}
 	for i := range want {
-		apply(t, m, tx, uint64(i), put("ks", want[len(want)-1-i], want[len(want)-1-i]))
+		apply(t, m, tx, uint64(i+1), put("ks", want[len(want)-1-i], want[len(want)-1-i]))
 	}
 	apply(t, m, tx, 99, put("ks2", "z", ""))
 	scan := func(prefix string, limit int) (out []string) {
@@ -375,8 +375,23 @@ func TestGoldenRows(t *testing.T) {
 	m := open(t, tx)
 	apply(t, m, tx, 300, put("thumbs", "k", "v"))
 	apply(t, m, tx, 1, put("b", "\x00\xff", ""))
-	got := tx.Dump()
-	path := "testdata/rows.golden"
+	goldenRows(t, "testdata/rows.golden", tx.Dump())
+}
+
+// Rows of a keyspace that keeps writers: its own, that of a key with a writer, and that of one without.
+func TestGoldenRowsWithWriters(t *testing.T) {
+	tx := machinetest.NewTxn()
+	m := open(t, tx)
+	keepWriters(t, m, tx, "ks", true)
+	within(t, m, tx, 300, completing(ada), put("ks", "done", "v"))
+	within(t, m, tx, 301, fenced(bob), put("ks", "mid", ""))
+	within(t, m, tx, 302, &core.Commit{}, put("ks", "outside", "v"))
+	goldenRows(t, "testdata/writers.golden", tx.Dump())
+}
+
+// goldenRows holds what is stored to a golden file.
+func goldenRows(t *testing.T, path, got string) {
+	t.Helper()
 	if *update {
 		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 			t.Fatal(err)

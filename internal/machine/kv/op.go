@@ -2,8 +2,6 @@ package kv
 
 import (
 	"bytes"
-	"encoding/binary"
-	"errors"
 	"math"
 	"strconv"
 
@@ -32,7 +30,7 @@ func (m *Machine) Apply(tx core.Txn, c *core.ApplyContext, op core.Op) (core.OpR
 	case *core.KVDeleteRange:
 		fact, err = m.deleteRange(tx, c, op, &r)
 	case *core.KeyspaceSet:
-		fact = m.setKeyspace(tx, op, &r)
+		fact = m.setKeyspace(tx, c, op, &r)
 	case *core.KeyspaceDelete:
 		fact = m.deleteKeyspace(tx, op, &r)
 	case *core.KeyspaceUse:
@@ -92,10 +90,16 @@ func (m *Machine) put(tx core.Txn, c *core.ApplyContext, op *core.KVPut, r *core
 	if !known {
 		ks = m.make(tx, op.Keyspace)
 	}
-	tx.Set(keys.KV(m.p, ks.incarnation, op.Key), appendRow(c.Rev, op.Value))
+	m.write(tx, c, &ks, op.Key, op.Value)
 	m.bytes += uint64(len(op.Key) + len(op.Value))
 	r.Rev = c.Rev
 	return nil, nil
+}
+
+// write stores a value of a key at the revision of the commit, and who puts it where that is kept.
+func (m *Machine) write(tx core.Txn, c *core.ApplyContext, ks *space, key, value []byte) {
+	writer := ks.writerOf(c)
+	tx.Set(keys.KV(m.p, ks.incarnation, key), appendRow(make([]byte, 0, rowLen(writer, value)), c.Rev, writer, value))
 }
 
 // delete removes one key. A key that is not there is a success that says so; with a revision to
@@ -147,7 +151,7 @@ func (m *Machine) add(tx core.Txn, c *core.ApplyContext, op *core.KVAdd, r *core
 	if !known {
 		ks = m.make(tx, op.Keyspace)
 	}
-	tx.Set(keys.KV(m.p, ks.incarnation, op.Key), appendRow(c.Rev, strconv.AppendInt(nil, sum, 10)))
+	m.write(tx, c, &ks, op.Key, strconv.AppendInt(nil, sum, 10))
 	m.bytes += uint64(len(op.Key))
 	r.Rev, r.KV = c.Rev, &core.KVResult{Number: sum}
 	return nil, nil
@@ -178,6 +182,8 @@ type found struct {
 	rev uint64
 	// value is as the View gave it: it is good only until the next write, so an answer copies it.
 	value []byte
+	// writer is the lease under which it was put, as the row has it, and as long good; nil: none was kept.
+	writer []byte
 	// ok says that the key is there.
 	ok bool
 }
@@ -197,11 +203,11 @@ func find(v core.View, p core.Partition, incarnation uint32, key []byte) (found,
 	if err != nil || !ok {
 		return found{}, err
 	}
-	rev, value, err := decodeRow(row)
+	rev, writer, value, err := decodeRow(row)
 	if err != nil {
 		return found{}, errs.Corruptf("key %q of keyspace %d of %s: %v", key, incarnation, p, err)
 	}
-	return found{rev, value, true}, nil
+	return found{rev, value, writer, true}, nil
 }
 
 // holds judges a comparison. An absent key has revision 0 and no value: it is unequal to every
@@ -248,6 +254,11 @@ func (f found) clone() []byte {
 	return append([]byte{}, f.value...)
 }
 
+// read is what a read shows: copies, and the zero KeyRead where the key is absent.
+func (f found) read() core.KeyRead {
+	return core.KeyRead{Value: f.clone(), Rev: f.rev, Writer: holdOf(f.writer)}
+}
+
 // mismatch is the refusal of a condition, with the revision and value that were found.
 func (f found) mismatch(keyspace string, key []byte) core.Fact {
 	return core.RevMismatch{Rev: f.rev, Value: f.clone(), Missing: !f.ok, Keyspace: keyspace, Key: bytes.Clone(key)}
@@ -278,24 +289,4 @@ func validateCheck(op *core.KVCheck) core.Fact {
 		return core.Invalid{Field: "target", Reason: "unknown", Message: "not a target of a comparison"}
 	}
 	return core.Invalid{Field: "compare", Reason: "unknown", Message: "not a comparison"}
-}
-
-// A key's row is its revision as a varint, then the value. It is a new slice, which the transaction may keep.
-
-// appendRow returns the row of a value at a revision.
-func appendRow(rev uint64, value []byte) []byte {
-	row := make([]byte, 0, binary.MaxVarintLen64+len(value))
-	return append(binary.AppendUvarint(row, rev), value...)
-}
-
-// errRow says that a row has no revision.
-var errRow = errors.New("no revision")
-
-// decodeRow reads what appendRow returned. value points into row.
-func decodeRow(row []byte) (rev uint64, value []byte, err error) {
-	rev, n := binary.Uvarint(row)
-	if n <= 0 {
-		return 0, nil, errRow
-	}
-	return rev, row[n:], nil
 }

@@ -1,8 +1,6 @@
 package kv
 
 import (
-	"encoding/binary"
-
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/keys"
 )
@@ -19,7 +17,7 @@ func (m *Machine) puts(tx core.Txn, c *core.ApplyContext, op *core.KVPuts, r *co
 	if fact := m.mayPut(c, op.Keyspace, ks, known); fact != nil {
 		return fact, nil
 	}
-	written := uint64(0)
+	written, writer := uint64(0), ks.writerOf(c)
 	for i := range op.Items {
 		it := &op.Items[i]
 		refused, err := m.judgeItem(tx, ks.incarnation, it)
@@ -38,7 +36,7 @@ func (m *Machine) puts(tx core.Txn, c *core.ApplyContext, op *core.KVPuts, r *co
 		if ks.incarnation == 0 {
 			ks = m.make(tx, op.Keyspace)
 		}
-		key, row := m.pair(ks.incarnation, it, c.Rev+written)
+		key, row := m.pair(ks.incarnation, it, c.Rev+written, writer)
 		tx.Set(key, row)
 		m.bytes += uint64(len(it.Key) + len(it.Value))
 		written++
@@ -103,10 +101,10 @@ func validateItem(key, value []byte, ifAbsent, hasRev bool, ifRev uint64) core.F
 
 // pair makes the stored key and the row of an item in one piece of memory, one allocation for both.
 // Neither slice has room to grow into the other.
-func (m *Machine) pair(incarnation uint32, it *core.KVItem, rev uint64) (key, row []byte) {
-	b := make([]byte, 0, keys.KVBytes+len(it.Key)+binary.MaxVarintLen64+len(it.Value))
+func (m *Machine) pair(incarnation uint32, it *core.KVItem, rev uint64, writer core.TaskHold) (key, row []byte) {
+	b := make([]byte, 0, keys.KVBytes+len(it.Key)+rowLen(writer, it.Value))
 	b = keys.AppendKV(b, m.p, incarnation, it.Key)
 	n := len(b)
-	b = append(binary.AppendUvarint(b, rev), it.Value...)
+	b = appendRow(b, rev, writer, it.Value)
 	return b[:n:n], b[n:len(b):len(b)]
 }

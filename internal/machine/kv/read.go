@@ -24,17 +24,25 @@ type Pair struct {
 	Value []byte
 	// Rev is the revision of the last write of the key.
 	Rev uint64
+	// Writer is the lease under which the key was written last; nil: none was kept.
+	Writer *core.TaskHold
 }
 
-// Get reads one key from the View alone. ok is false, and rev 0, when the key or its keyspace is absent. value is a
-// copy.
+// Get reads one key from the View alone, without its writer. ok is false, and rev 0, when the key or its keyspace is absent.
+// value is a copy.
 func Get(v core.View, p core.Partition, keyspace string, key []byte) (value []byte, rev uint64, ok bool, err error) {
+	read, err := Read(v, p, keyspace, key)
+	return read.Value, read.Rev, read.Rev != 0, err
+}
+
+// Read reads one key from the View alone; without it, or without its keyspace, the revision is 0. The value is a copy.
+func Read(v core.View, p core.Partition, keyspace string, key []byte) (core.KeyRead, error) {
 	incarnation, ok, err := incarnationOf(v, p, keyspace)
 	if err != nil || !ok || len(key) == 0 {
-		return nil, 0, false, err
+		return core.KeyRead{}, err
 	}
 	f, err := find(v, p, incarnation, key)
-	return f.clone(), f.rev, f.ok, err
+	return f.read(), err
 }
 
 // Keyspaces lists the keyspaces of a partition by name: at most MaxKeyspaces.
@@ -61,11 +69,11 @@ func Scan(v core.View, p core.Partition, keyspace string, prefix []byte, limit i
 	from, to := keys.KVRange(p, incarnation, prefix)
 	err = core.ScanRows(v, from, to, func(k, row []byte) (bool, error) {
 		key, ok := keys.KVKeyOf(k)
-		rev, value, rowErr := decodeRow(row)
+		rev, writer, value, rowErr := decodeRow(row)
 		if !ok || rowErr != nil {
 			return false, errs.Corruptf("key %x of keyspace %q of %s: row of %d bytes", k, keyspace, p, len(row))
 		}
-		out = append(out, Pair{Key: bytes.Clone(key), Value: append([]byte{}, value...), Rev: rev})
+		out = append(out, Pair{Key: bytes.Clone(key), Value: append([]byte{}, value...), Rev: rev, Writer: holdOf(writer)})
 		return len(out) < limit, nil
 	})
 	return out, err
@@ -82,14 +90,14 @@ func RangeOf(v core.View, p core.Partition, r core.KeyRange) (incarnation uint32
 	return incarnation, from, to, nil
 }
 
-// PairOf reads a stored key and its row as RangeOf's bounds hold them, without copying.
+// PairOf reads a stored key and its row as RangeOf's bounds hold them, without copying key and value.
 func PairOf(key, row []byte) (core.KeyPair, error) {
 	user, ok := keys.KVKeyOf(key)
-	rev, value, err := decodeRow(row)
+	rev, writer, value, err := decodeRow(row)
 	if !ok || err != nil {
 		return core.KeyPair{}, errs.Corruptf("key %x: row of %d bytes", key, len(row))
 	}
-	return core.KeyPair{Key: user, Value: value, Rev: rev}, nil
+	return core.KeyPair{Key: user, Value: value, Rev: rev, Writer: holdOf(writer)}, nil
 }
 
 // Spaces lists the keyspaces of a partition by name, after one of them, as they were configured and measured.
@@ -175,7 +183,7 @@ func GetEach(v core.View, p core.Partition, keyspace string, keys [][]byte, byte
 		if bytes -= len(f.value); bytes < 0 && len(out) > 0 {
 			break
 		}
-		out = append(out, core.KeyRead{Value: f.clone(), Rev: f.rev})
+		out = append(out, f.read())
 	}
 	return out, nil
 }

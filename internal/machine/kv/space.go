@@ -2,6 +2,7 @@ package kv
 
 import (
 	"encoding/binary"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -117,7 +118,7 @@ func (m *Machine) mayPut(c *core.ApplyContext, name string, ks space, known bool
 // setKeyspace replaces a keyspace's configuration, and makes one that is missing. The version rises
 // only when something changed. A bound on bytes that is raised or taken away lets puts in at once,
 // if what was measured last is below it.
-func (m *Machine) setKeyspace(tx core.Txn, op *core.KeyspaceSet, r *core.OpResult) core.Fact {
+func (m *Machine) setKeyspace(tx core.Txn, c *core.ApplyContext, op *core.KeyspaceSet, r *core.OpResult) core.Fact {
 	ks, known := m.names[op.Keyspace]
 	switch {
 	case !core.ValidName(op.Keyspace):
@@ -128,6 +129,10 @@ func (m *Machine) setKeyspace(tx core.Txn, op *core.KeyspaceSet, r *core.OpResul
 		return core.Invalid{Field: "config.quota.writes_per_second", Reason: "negative", Message: "a bound is not negative"}
 	case op.Config.ByteRate < 0:
 		return core.Invalid{Field: "config.quota.bytes_per_second", Reason: "negative", Message: "a bound is not negative"}
+	case op.Config.Writers && c.Format < core.FormatShare:
+		return core.Invalid{
+			Field: "config.writers", Reason: "not_supported", Message: fmt.Sprintf("keyspaces keep who writes their keys from format %d on", core.FormatShare),
+		}
 	case op.IfVersion >= 0 && uint64(op.IfVersion) != ks.config.Version:
 		return core.RevMismatch{Rev: ks.config.Version, Missing: ks.config.Version == 0}
 	case !known && len(m.names) >= MaxKeyspaces:

@@ -12,7 +12,8 @@ import (
 // A task may wait for others: it is blocked until each of them has completed, or has ended where that is enough. Each pair has a row under
 // the key of both, as long as one waits for the other. The record of the one that waits counts its rows, and so does that of the one that
 // it waits for. So a task without dependents ends without a look at any row, and the end of the last dependency is the one that counts
-// down to zero. All this is of format 4.
+// down to zero. The row of a single dependent of a task that has not ended is part of that task's record (onlyDependent), so that a chain
+// of tasks has no rows of its own. All this is of format 4.
 
 // toldPerTick bounds the rows of dependents that a tick acts on. An entry acts on Options.Told of them; the rest is due at once: ticks go
 // on with it.
@@ -29,6 +30,24 @@ type afterRow struct {
 	onDep core.DepFailure
 	// place is that of the row in the sequence of the partition.
 	place uint64
+}
+
+// how returns the row without its place.
+func (a *afterRow) how() byte { return boolByte(a.terminal) | byte(a.onDep)<<1 }
+
+// onlyDependent is the row of the one task that waits for another, within the record of that. Its place is the record's since.
+type onlyDependent struct {
+	// The task that waits; zero: there is none, or there are several, whose rows have keys of their own.
+	waits core.TaskID
+	how   byte
+}
+
+// isZero reports whether there is none.
+func (o *onlyDependent) isZero() bool { return o.waits.IsZero() }
+
+// row returns it as a row at a place.
+func (o *onlyDependent) row(place uint64) afterRow {
+	return afterRow{terminal: o.how&1 != 0, onDep: core.DepFailure(o.how >> 1), place: place}
 }
 
 // verdict is what the state of a task means for one that waits for it.
@@ -159,14 +178,33 @@ func (m *Machine) block(tx core.Txn, c *core.ApplyContext, ln *lane, id core.Tas
 		on := &d.on[i]
 		m.meta.seq++
 		on.row.place = m.meta.seq
-		m.key = keys.AppendAfter(m.key[:0], m.p, on.id, id)
-		m.value = appendAfterRow(m.value[:0], &on.row)
-		tx.Insert(m.mem.own(m.key), m.mem.own(m.value))
-		if on.rec.only = (core.TaskID{}); on.rec.dependents == 0 {
-			on.rec.since, on.rec.only = on.row.place, id
+		if on.rec.dependents == 0 {
+			on.rec.since = on.row.place
+		}
+		if on.rec.dependents == 0 && !on.rec.state.Terminal() {
+			on.rec.only = onlyDependent{id, on.row.how()}
+		} else {
+			m.insertOnly(tx, on.id, &on.rec.only, on.rec.since)
+			on.rec.only = onlyDependent{}
+			m.insertAfter(tx, on.id, id, &on.row)
 		}
 		on.rec.dependents++
 		m.saveDependents(tx, on.id, &on.rec)
+	}
+}
+
+// insertAfter stores the row of a task that waits for another one under a key of its own.
+func (m *Machine) insertAfter(tx core.Txn, of, waits core.TaskID, row *afterRow) {
+	m.key = keys.AppendAfter(m.key[:0], m.p, of, waits)
+	m.value = appendAfterRow(m.value[:0], row)
+	tx.Insert(m.mem.own(m.key), m.mem.own(m.value))
+}
+
+// insertOnly gives a row that was part of the record of a task a key of its own. The caller takes it out of the record.
+func (m *Machine) insertOnly(tx core.Txn, of core.TaskID, o *onlyDependent, place uint64) {
+	if !o.isZero() {
+		row := o.row(place)
+		m.insertAfter(tx, of, o.waits, &row)
 	}
 }
 
@@ -206,8 +244,27 @@ func (m *Machine) dropDependent(tx core.Txn, of core.TaskID, place uint64) error
 // countDown takes n from the tasks that wait for one.
 func (m *Machine) countDown(rec *record, n uint32) {
 	if rec.dependents -= min(n, rec.dependents); rec.dependents == 0 {
-		rec.since, rec.only = 0, core.TaskID{}
+		rec.since, rec.only = 0, onlyDependent{}
 	}
+}
+
+// dropOnly drops the row of a task that waits for another one where it is part of that one's record, or of its end, whose dependents are
+// still to be told. It reports whether there was one.
+func (m *Machine) dropOnly(tx core.Txn, of, waits core.TaskID) (bool, error) {
+	for i := range m.endings {
+		if e := &m.endings[i]; e.id == of && e.only.waits == waits {
+			e.only = onlyDependent{}
+			return true, m.dropDependent(tx, of, e.since) // of a task that completed it is not counted any more
+		}
+	}
+	m.key = keys.AppendTaskState(m.key[:0], m.p, of)
+	rec, ok, err := storedRecord(tx, m.key, of)
+	if err != nil || !ok || rec.only.waits != waits {
+		return false, err
+	}
+	m.countDown(&rec, 1)
+	m.saveDependents(tx, of, &rec)
+	return true, nil
 }
 
 // leaveBlocked is leave for a blocked task: it goes with all its rows. after are the tasks that it was made to wait for.
@@ -227,30 +284,38 @@ func (m *Machine) unblock(tx core.Txn, l *queueState, id core.TaskID, rec *recor
 	m.key = keys.AppendBlocked(m.key[:0], m.p, l.number, id)
 	tx.Delete(m.mem.own(m.key))
 	for i := 0; i < len(after) && rec.pending > 0; i++ {
-		m.key = keys.AppendAfter(m.key[:0], m.p, after[i].Task, id)
-		key := m.mem.own(m.key)
-		value, ok, err := tx.Get(key)
+		dropped, err := m.dropAfter(tx, after[i].Task, id)
 		if err != nil {
 			return err
 		}
-		if !ok {
-			continue
-		}
-		row, err := decodeAfterRow(value)
-		if err != nil {
-			return err
-		}
-		tx.Delete(key)
-		m.told++
-		rec.pending--
-		if err := m.dropDependent(tx, after[i].Task, row.place); err != nil {
-			return err
+		if dropped {
+			m.told++
+			rec.pending--
 		}
 	}
 	if rec.pending > 0 {
 		return errs.Corruptf("task %s waits for %d tasks more than it has rows", id, rec.pending)
 	}
 	return nil
+}
+
+// dropAfter drops the row of a task that waits for another one, wherever it is. It reports whether there was one.
+func (m *Machine) dropAfter(tx core.Txn, of, waits core.TaskID) (bool, error) {
+	m.key = keys.AppendAfter(m.key[:0], m.p, of, waits)
+	key := m.mem.own(m.key)
+	value, ok, err := tx.Get(key)
+	switch {
+	case err != nil:
+		return false, err
+	case !ok:
+		return m.dropOnly(tx, of, waits)
+	}
+	row, err := decodeAfterRow(value)
+	if err != nil {
+		return false, err
+	}
+	tx.Delete(key)
+	return true, m.dropDependent(tx, of, row.place)
 }
 
 // ending is a task that ended while others waited for it.
@@ -260,8 +325,8 @@ type ending struct {
 	state core.State
 	// since and place bound the places of the rows of those that waited for it when it ended.
 	since, place uint64
-	// The only one that waited for it; zero: there were several, or it is not known.
-	only core.TaskID
+	// The row of the one that waited for it, where it was part of the record.
+	only onlyDependent
 }
 
 // noteEnd notes that a task ends for which others, or the run of a cron, may wait, and which its batch counts. rec has its terminal
@@ -275,8 +340,9 @@ func (m *Machine) noteEnd(id core.TaskID, rec *record) {
 		return
 	}
 	m.endings = append(m.endings, ending{id, rec.state, rec.since, m.meta.seq, rec.only})
+	rec.only = onlyDependent{}
 	if rec.state == core.Completed { // none of the rows stays
-		rec.dependents, rec.since, rec.only = 0, 0, core.TaskID{}
+		rec.dependents, rec.since = 0, 0
 	}
 }
 
@@ -285,18 +351,22 @@ func (m *Machine) noteEnd(id core.TaskID, rec *record) {
 func (m *Machine) tellDependents(tx core.Txn, c *core.ApplyContext, most int) error {
 	for i := 0; i < len(m.endings); i++ {
 		e := m.endings[i]
+		m.endings[i].only = onlyDependent{} // it is told now, or has a key of its own
 		done := false
 		if m.told < most {
 			var err error
 			if done, err = m.tell(tx, c, &e, most); err != nil {
 				return fmt.Errorf("tell those that wait for task %s: %w", e.id, err)
 			}
+		} else {
+			m.insertOnly(tx, e.id, &e.only, e.since)
 		}
 		if !done {
 			m.key = keys.AppendAfterTimer(m.key[:0], m.p, c.Stamp, e.id, e.place)
 			m.value = appendAfterTimer(m.value[:0], &e)
 			tx.Set(m.mem.own(m.key), m.mem.own(m.value))
 			m.timer = min(m.timer, c.Stamp)
+			m.passed.timer.insert(m.key)
 		}
 	}
 	m.endings = emptied(m.endings)
@@ -322,23 +392,15 @@ type toldRow struct {
 
 // tell acts on the rows of one task that has ended, and reports whether it came to their end.
 func (m *Machine) tell(tx core.Txn, c *core.ApplyContext, e *ending, most int) (done bool, err error) {
-	rows, done, err := m.dependentsOf(tx, e, most-m.told)
-	if err != nil {
-		return false, err
-	}
 	n := 0
-	for _, row := range rows {
-		if m.told >= most {
-			done = false
-			break
-		}
-		if err := m.tellOne(tx, c, e, row); err != nil {
-			return false, err
-		}
-		n++
+	if e.only.isZero() {
+		n, done, err = m.tellRows(tx, c, e, most)
+	} else {
+		n, err = m.tellOnly(tx, c, e)
+		done = true
 	}
-	if n == 0 || e.state == core.Completed {
-		return done, nil
+	if err != nil || n == 0 || e.state == core.Completed {
+		return done, err
 	}
 	m.key = keys.AppendTaskState(m.key[:0], m.p, e.id)
 	rec, ok, err := storedRecord(tx, m.key, e.id)
@@ -350,10 +412,43 @@ func (m *Machine) tell(tx core.Txn, c *core.ApplyContext, e *ending, most int) (
 	return done, nil
 }
 
+// tellOnly acts on the row that was part of the record of a task, and returns how many tasks wait for that one no longer. One that goes on
+// waiting gets a key of its own: the record of a task that has ended may be removed before.
+func (m *Machine) tellOnly(tx core.Txn, c *core.ApplyContext, e *ending) (n int, err error) {
+	row := e.only.row(e.since)
+	how := row.verdict(e.state)
+	if how == verdictWait {
+		m.insertAfter(tx, e.id, e.only.waits, &row)
+		return 0, nil
+	}
+	return 1, m.tellOne(tx, c, e, toldRow{e.only.waits, how})
+}
+
+// tellRows acts on the rows that have keys of their own, and returns how many.
+func (m *Machine) tellRows(tx core.Txn, c *core.ApplyContext, e *ending, most int) (n int, done bool, err error) {
+	rows, done, err := m.dependentsOf(tx, e, most-m.told)
+	if err != nil {
+		return 0, false, err
+	}
+	for _, row := range rows {
+		if m.told >= most {
+			return n, false, nil
+		}
+		m.key = keys.AppendAfter(m.key[:0], m.p, e.id, row.waits)
+		tx.Delete(m.mem.own(m.key))
+		if err := m.tellOne(tx, c, e, row); err != nil {
+			return n, false, err
+		}
+		n++
+	}
+	return n, done, nil
+}
+
 // dependentsOf returns up to most of the rows that the end of a task acts on, and reports whether these are all.
 func (m *Machine) dependentsOf(v core.View, e *ending, most int) (rows []toldRow, all bool, err error) {
 	all = true
-	take := func(key, value []byte) (bool, error) {
+	from, to := keys.AfterRange(m.p, e.id)
+	err = core.ScanRows(v, from, to, func(key, value []byte) (bool, error) {
 		_, waits, ok := keys.DecodeAfter(key)
 		if !ok {
 			return false, errs.Corruptf("row of a task that waits for another one makes no sense")
@@ -368,26 +463,14 @@ func (m *Machine) dependentsOf(v core.View, e *ending, most int) (rows []toldRow
 			}
 		}
 		return all, nil
-	}
-	if !e.only.IsZero() { // a lookup costs much less than a scan
-		m.key = keys.AppendAfter(m.key[:0], m.p, e.id, e.only)
-		value, ok, err := v.Get(m.key)
-		if err == nil && ok { // else another end of this op has cancelled the one that waits
-			_, err = take(m.key, value)
-		}
-		return rows, all, err
-	}
-	from, to := keys.AfterRange(m.p, e.id)
-	err = core.ScanRows(v, from, to, take)
+	})
 	return rows, all, err
 }
 
-// tellOne takes the row of one task that waits for another one, and does what follows: it waits for others still, or goes, or is
+// tellOne does what the end of a task means for one that waits for it, whose row was dropped: it waits for others still, or goes, or is
 // cancelled. Where its queue was removed, it is cancelled with that.
 func (m *Machine) tellOne(tx core.Txn, c *core.ApplyContext, e *ending, row toldRow) error {
 	m.told++
-	m.key = keys.AppendAfter(m.key[:0], m.p, e.id, row.waits)
-	tx.Delete(m.mem.own(m.key))
 	m.key = keys.AppendTaskState(m.key[:0], m.p, row.waits)
 	rec, ok, err := storedRecord(tx, m.key, row.waits)
 	switch {
@@ -457,16 +540,16 @@ func (m *Machine) failNew(tx core.Txn, c *core.ApplyContext, l *queueState, id c
 
 // appendAfterRow writes how one task waits for another.
 func appendAfterRow(b []byte, a *afterRow) []byte {
-	return putUint(append(b, formAfter, boolByte(a.terminal)|byte(a.onDep)<<1), a.place)
+	return putUint(append(b, formAfter, a.how()), a.place)
 }
 
 // decodeAfterRow reads what appendAfterRow wrote.
 func decodeAfterRow(b []byte) (a afterRow, err error) {
 	r := read(b, formAfter)
-	flags := r.byte()
-	a.terminal, a.onDep, a.place = flags&1 != 0, core.DepFailure(flags>>1), r.uint()
+	o := onlyDependent{how: r.byte()}
+	a = o.row(r.uint())
 	if a.onDep > core.DepRun {
-		return a, errs.Corruptf("a task waits for another one in way %d", flags)
+		return a, errs.Corruptf("a task waits for another one in way %d", o.how)
 	}
 	return a, r.done("task that waits for another one")
 }

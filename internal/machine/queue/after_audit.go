@@ -19,7 +19,7 @@ func (a *audit) blocked(id core.TaskID, rec *record, s *spec) error {
 	a.waits += int(rec.pending)
 	found := uint32(0)
 	for _, on := range s.after {
-		value, ok, err := a.v.Get(keys.AppendAfter(nil, a.p, on.Task, id))
+		row, ok, err := a.afterRow(on.Task, id)
 		if err != nil {
 			return err
 		}
@@ -27,10 +27,6 @@ func (a *audit) blocked(id core.TaskID, rec *record, s *spec) error {
 			continue
 		}
 		found++
-		row, err := decodeAfterRow(value)
-		if err != nil {
-			return err
-		}
 		if row.terminal != on.Terminal || row.onDep != s.onDep || row.place > a.meta.seq {
 			a.find("row of task %s, which waits for task %s, differs from its records", id, on.Task)
 		}
@@ -41,23 +37,43 @@ func (a *audit) blocked(id core.TaskID, rec *record, s *spec) error {
 	return a.has(keys.AppendBlocked(nil, a.p, rec.queue, id), "row of blocked task %s", id)
 }
 
+// afterRow reads the row of a task that waits for another one: it has a key of its own, or is part of the record of the other.
+func (a *audit) afterRow(of, waits core.TaskID) (row afterRow, ok bool, err error) {
+	value, ok, err := a.v.Get(keys.AppendAfter(nil, a.p, of, waits))
+	if err != nil {
+		return row, false, err
+	}
+	if ok {
+		row, err = decodeAfterRow(value)
+		return row, true, err
+	}
+	rec, ok, err := readRecord(a.v, a.p, of)
+	if err != nil || !ok || rec.only.waits != waits {
+		return row, false, err
+	}
+	return rec.only.row(rec.since), true, nil
+}
+
 // dependents checks how many tasks wait for one.
 func (a *audit) dependents(id core.TaskID, rec *record) error {
-	if rec.dependents == 0 && rec.only.IsZero() {
+	if rec.dependents == 0 && rec.only.isZero() {
 		return nil
 	}
-	found, only := uint32(0), false
+	found := uint32(0)
 	from, to := keys.AfterRange(a.p, id)
-	err := core.ScanRows(a.v, from, to, func(key, value []byte) (bool, error) {
+	err := core.ScanRows(a.v, from, to, func(_, value []byte) (bool, error) {
 		row, err := decodeAfterRow(value)
 		if row.place >= rec.since {
-			_, waits, _ := keys.DecodeAfter(key)
-			found, only = found+1, waits == rec.only
+			found++
 		}
 		return true, err
 	})
-	if !rec.only.IsZero() && (found != 1 || !only) {
-		a.find("task %s is to be the only one that waits for task %s", rec.only, id)
+	if !rec.only.isZero() {
+		if rec.state.Terminal() || found > 0 {
+			a.find("task %s has a row in the record of task %s, which ended or for which others wait too", rec.only.waits, id)
+		}
+		found++
+		a.afterRows++
 	}
 	if found != rec.dependents {
 		a.find("%d tasks wait for task %s, and its record says %d", found, id, rec.dependents)

@@ -26,6 +26,10 @@ func readAfter(v core.View, p core.Partition, t *core.Task) error {
 		if t.State != core.Blocked {
 			continue
 		}
+		if ok && rec.only.waits == t.ID {
+			a.Waits = true
+			continue
+		}
 		if _, a.Waits, err = v.Get(keys.AppendAfter(nil, p, a.Task, t.ID)); err != nil {
 			return err
 		}

@@ -28,8 +28,11 @@ func (a *audit) shareRow(row keys.QueueRow, value []byte) error {
 	if row.Record == keys.RecordShare {
 		s, plain, err := decodeShareRecord(value)
 		a.shares[row.Queue] = s.made
+		if err != nil {
+			return err
+		}
 		a.lanes[laneName{row.Queue, 0}] = laneCount{plain.tasks, plain.ready, plain.running}
-		return err
+		return a.holder(laneName{row.Queue, 0}, &plain)
 	}
 	ln, err := decodeLaneRecord(value)
 	if err != nil {
@@ -45,6 +48,23 @@ func (a *audit) shareRow(row keys.QueueRow, value []byte) error {
 	a.lanes[name] = laneCount{ln.tasks, ln.ready, ln.running}
 	if ln.named {
 		delete(a.limiters.lanes, name)
+	}
+	return a.holder(name, &ln)
+}
+
+// holder compares what a lane says of the task that holds it with the task.
+func (a *audit) holder(name laneName, ln *laneState) error {
+	if ln.hold == nil {
+		return nil
+	}
+	rec, ok, err := storedRecord(a.v, keys.AppendTaskState(nil, a.p, ln.hold.task), ln.hold.task)
+	switch {
+	case err != nil:
+		return err
+	case !ok || !isLive(rec.state) || rec.queue != name.queue || rec.lane != name.lane:
+		a.find("lane %d of queue number %d is held by task %s, which is not one of its tasks", name.lane, name.queue, ln.hold.task)
+	case (rec.state == core.Ready) != ln.hold.ready:
+		a.find("lane %d of queue number %d is held by task %s, which is %s, ready: %v", name.lane, name.queue, ln.hold.task, rec.state, ln.hold.ready)
 	}
 	return nil
 }

@@ -84,7 +84,7 @@ func (m *Machine) makeFollowUp(tx core.Txn, c *core.ApplyContext, b *batch, whic
 	create.Headers = append(slices.Clone(create.Headers), core.Header{Name: core.HeaderBatch, Value: b.id.String()})
 	by := *c
 	by.Principal = "batch/" + b.id.String()
-	_, fact, err := m.applyCreate(tx, &by, &create)
+	_, fact, err := m.applyCreate(tx, &by, &create, false)
 	return fact, err
 }
 

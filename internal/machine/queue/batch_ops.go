@@ -72,6 +72,11 @@ func (m *Machine) applyBatchOpen(tx core.Txn, c *core.ApplyContext, op *core.Bat
 		}
 		return core.OpResult{Task: op.ID, Replayed: true}, nil, nil
 	}
+	for _, follow := range [...]*core.TaskCreate{op.OnDone, op.OnSuccess} {
+		if follow != nil && m.pinnedElsewhere(m.lineOf(follow.Queue)) {
+			return core.OpResult{}, core.QueuePinned{Queue: follow.Queue}, nil
+		}
+	}
 	if m.batches.count.open >= uint64(m.o.Batches) {
 		return core.OpResult{}, core.Exhausted{Limit: "batches", Max: int64(m.o.Batches)}, nil
 	}
@@ -85,12 +90,12 @@ func (m *Machine) applyBatchOpen(tx core.Txn, c *core.ApplyContext, op *core.Bat
 }
 
 // same reports whether a batch was opened with the same as another.
-func (b *batchMade) same(o *batchMade) bool {
-	if len(b.labels) != len(o.labels) || !bytes.Equal(b.onDone, o.onDone) || !bytes.Equal(b.onSuccess, o.onSuccess) {
+func (s *batchMade) same(o *batchMade) bool {
+	if len(s.labels) != len(o.labels) || !bytes.Equal(s.onDone, o.onDone) || !bytes.Equal(s.onSuccess, o.onSuccess) {
 		return false
 	}
-	for i := range b.labels {
-		if b.labels[i] != o.labels[i] {
+	for i := range s.labels {
+		if s.labels[i] != o.labels[i] {
 			return false
 		}
 	}

@@ -143,7 +143,7 @@ func shareSamples() []sample {
 	}
 	plain := laneState{tasks: 3, ready: 2, running: 1, pass: 9}
 	full := laneState{
-		number: 300, tasks: 3, ready: 2, running: 1, pass: 1 << 40, rate: rateState(nanos(epoch)), held: idOf("t"), heldReady: true, heldCost: 7,
+		number: 300, tasks: 3, ready: 2, running: 1, pass: 1 << 40, rate: rateState(nanos(epoch)), hold: &laneHold{task: idOf("t"), ready: true, cost: 7},
 		set: &laneSet{
 			KeySettings: core.KeySettings{Weight: 2, Concurrency: 3, Rate: core.Rate{Limit: 4, Per: 5, Burst: 6}},
 			paused:      core.QueuePaused{Since: epoch, Until: epoch + 1, By: "ann", Reason: "holiday"},

@@ -11,8 +11,9 @@ import (
 
 // applyCreate makes a task, or finds that it was made before: by its id first, then by its unique
 // key. The limits are judged last, so that a repeated create is answered as the first one was, also
-// when there is no room any more.
-func (m *Machine) applyCreate(tx core.Txn, c *core.ApplyContext, op *core.TaskCreate) (core.OpResult, core.Fact, error) {
+// when there is no room any more. asked says that a client asks for it: what the server makes of its own, for a cron or a batch,
+// is made where that is, whatever its queue says.
+func (m *Machine) applyCreate(tx core.Txn, c *core.ApplyContext, op *core.TaskCreate, asked bool) (core.OpResult, core.Fact, error) {
 	if fact := checkCreate(c, op); fact != nil {
 		return core.OpResult{}, fact, nil
 	}
@@ -29,6 +30,9 @@ func (m *Machine) applyCreate(tx core.Txn, c *core.ApplyContext, op *core.TaskCr
 		if known || fact != nil || err != nil {
 			return res, fact, err
 		}
+	}
+	if asked && m.pinnedElsewhere(l) {
+		return core.OpResult{}, core.QueuePinned{Queue: op.Queue}, nil
 	}
 	var deps dependencies
 	if len(op.After) > 0 {
@@ -75,6 +79,17 @@ func (m *Machine) insert(tx core.Txn, c *core.ApplyContext, l *queueState, op *c
 		state, err = core.Cancelled, m.failNew(tx, c, l, op.ID, deps)
 	}
 	return state, err
+}
+
+// pinnedElsewhere reports whether the tasks of a queue are made in another partition than this one. l is nil when there is no such queue.
+func (m *Machine) pinnedElsewhere(l *queueState) bool {
+	return l != nil && m.p.Index != core.PinnedPartition && l.config.Share.Pins()
+}
+
+// Pinned reports whether a queue is pinned.
+func (m *Machine) Pinned(queue string) bool {
+	l := m.lineOf(queue)
+	return l != nil && l.config.Share.Pins()
 }
 
 // checkCreate refuses what no create may say, whatever is stored. What is refused here was not
@@ -146,7 +161,7 @@ func (m *Machine) roomForKey(l *queueState, lane string) core.Fact {
 	switch {
 	case lane == "" || m.lanes < m.o.Keys:
 		return nil
-	case l != nil && l.share != nil && l.share.byKey[lane] != nil:
+	case l != nil && l.keyed(lane) != nil:
 		return nil
 	}
 	return core.Exhausted{Limit: "keys", Max: int64(m.o.Keys)}

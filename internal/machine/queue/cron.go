@@ -56,7 +56,7 @@ type cron struct {
 	// free says that a run waits and that the task before it has ended: it may begin. It is exact at the end of an entry.
 	free bool
 	// at is the place in Machine.crons; -1: nothing of it will be due.
-	at int
+	at int32
 }
 
 // wants is the wall time at which a leader has something to propose for a cron; minTime: at once, core.Never: nothing.
@@ -79,7 +79,7 @@ func (c *cron) stored() uint64 {
 }
 
 // place is for the heap.
-func (c *cron) place() *int { return &c.at }
+func (c *cron) place() *int32 { return &c.at }
 
 // before orders by when something is due; names break ties.
 func (c *cron) before(o *cron) bool {
@@ -337,6 +337,8 @@ func (m *Machine) applyCronSet(tx core.Txn, c *core.ApplyContext, op *core.CronS
 		row.config.Paused = paused
 		m.setCron(tx, c, was, row)
 		return core.OpResult{Version: row.version + 1, Existed: true}, nil, nil
+	case m.pinnedElsewhere(m.lineOf(op.Template.Queue)):
+		return core.OpResult{}, core.QueuePinned{Queue: op.Template.Queue}, nil
 	}
 	return m.replaceCron(tx, c, op, was)
 }

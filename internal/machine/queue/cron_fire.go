@@ -181,7 +181,7 @@ func (m *Machine) beginRun(tx core.Txn, c *core.ApplyContext, one *cron, row cro
 	by := *c
 	by.Principal = cronPrincipal(one.name)
 	m.byCron = true
-	res, fact, err := m.applyCreate(tx, &by, &create)
+	res, fact, err := m.applyCreate(tx, &by, &create, false)
 	m.byCron = false
 	if err != nil {
 		return core.OpResult{}, nil, err

@@ -18,6 +18,7 @@ func (m *Machine) setExpiry(tx core.Txn, l *queueState, id core.TaskID, rec *rec
 	m.value = putUint(m.value[:0], uint64(l.number))
 	tx.Insert(m.mem.own(m.key), m.mem.own(m.value))
 	m.expiry = min(m.expiry, at)
+	m.passed.expiry.insert(m.key)
 }
 
 // dropExpiry takes a task out of the index of expiries, if it is in it.
@@ -46,7 +47,7 @@ func (m *Machine) tickExpiry(tx core.Txn, c *core.ApplyContext, budget int) (use
 	}
 	var rows []row
 	from, to := keys.ExpiryRange(m.p, m.expiry, now(c, true)+1)
-	err = core.ScanRows(tx, from, to, func(key, _ []byte) (bool, error) {
+	err = core.ScanRows(tx, m.passed.expiry.from(from), to, func(key, _ []byte) (bool, error) {
 		if len(rows) == budget {
 			return false, nil
 		}
@@ -61,6 +62,11 @@ func (m *Machine) tickExpiry(tx core.Txn, c *core.ApplyContext, budget int) (use
 		return 0, err
 	}
 	done := m.expiry
+	if len(rows) > 0 {
+		last := rows[len(rows)-1]
+		m.key = keys.AppendExpiry(m.key[:0], m.p, last.at, last.id)
+		m.passed.expiry.past(m.key)
+	}
 	for _, r := range rows {
 		if err := m.expireTask(tx, c, r.id, r.at); err != nil {
 			return 0, err
@@ -96,7 +102,7 @@ func (m *Machine) expireTask(tx core.Txn, c *core.ApplyContext, id core.TaskID, 
 func (m *Machine) seekExpiry(v core.View, from core.ShardTime) error {
 	m.expiry = core.Never
 	lo, hi := keys.ExpiryRangeAll(m.p, from)
-	return core.ScanRows(v, lo, hi, func(key, _ []byte) (bool, error) {
+	return core.ScanRows(v, m.passed.expiry.from(lo), hi, func(key, _ []byte) (bool, error) {
 		at, _, ok := keys.DecodeExpiry(key)
 		if !ok {
 			return false, errs.Corruptf("row of the index of expiries makes no sense")

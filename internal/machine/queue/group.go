@@ -34,13 +34,13 @@ type group struct {
 	due core.ShardTime
 	// byTurn is the place in share.open; -1: it has no lane, limiters hold it up, or no limiter is named in the queue. byRefill is the
 	// place in Machine.groupRefills.
-	byTurn, byRefill int
+	byTurn, byRefill int32
 	// stale says that it is in share.staleGroups.
 	stale bool
 }
 
 // place and before are for the heap of the groups that may give a task. Each of them has a lane.
-func (g *group) place() *int { return &g.byTurn }
+func (g *group) place() *int32 { return &g.byTurn }
 
 func (g *group) before(o *group) bool {
 	return g.turns.items[0].before(o.turns.items[0])
@@ -49,7 +49,7 @@ func (g *group) before(o *group) bool {
 // groupRefill orders the groups that wait for rates of limiters, by when these let them go.
 type groupRefill struct{ *group }
 
-func (r groupRefill) place() *int { return &r.byRefill }
+func (r groupRefill) place() *int32 { return &r.byRefill }
 func (r groupRefill) before(o groupRefill) bool {
 	if r.due != o.due {
 		return r.due < o.due
@@ -203,8 +203,8 @@ func (m *Machine) groupOf(v core.View, s *share, ln *lane) (*group, error) {
 
 // nextID is the task of a lane that goes next. Its heads are loaded.
 func (ln *lane) nextID(list *headList) core.TaskID {
-	if ln.queue.config.Share.Strict && !ln.held.IsZero() {
-		return ln.held
+	if ln.queue.config.Share.Strict && ln.hold != nil {
+		return ln.hold.task
 	}
 	return list.rows[list.first].id
 }

@@ -278,14 +278,11 @@ func (m *Machine) derived() string {
 		fmt.Fprintf(&b, "queue %d %q %+v %+v %+v errors=%+v resumes=%v dirty=%v named=%v removed=%v cursor=%x vacant=%v\n", l.number, l.name, l.config, l.counters, l.paused, l.errors,
 			l.byResume >= 0 && m.resumes.items[l.byResume].queueState == l, l.dirty,
 			m.names[l.name] == l, l.removed, l.cursor, l.byVacant >= 0 && m.vacant.items[l.byVacant].queueState == l)
-		fmt.Fprintf(&b, "  plain %+v\n", l.plain.laneState)
+		fmt.Fprintf(&b, "  plain %s\n", &l.plain.laneState)
 		if s := l.share; s != nil {
 			fmt.Fprintf(&b, "  share %+v stored %x %v set %d\n", s.shareState, s.stored, s.isStored, s.keysSet)
-			for _, key := range slices.Sorted(maps.Keys(s.byKey)) {
-				ln := s.byKey[key]
-				state := ln.laneState
-				state.set = nil
-				fmt.Fprintf(&b, "  lane %q %+v set %+v stored %v resumes %v\n", key, state, ln.set, ln.isStored, ln.byResume >= 0)
+			for _, ln := range s.byName() {
+				fmt.Fprintf(&b, "  lane %q %s stored %v resumes %v\n", ln.key, &ln.laneState, ln.isStored, ln.byResume >= 0)
 			}
 			fmt.Fprintf(&b, "  workers %v\n", s.workers)
 		}
@@ -325,7 +322,7 @@ func (m *Machine) checkHeads(v core.View) error {
 	for _, l := range m.queues {
 		lanes := []*lane{&l.plain}
 		if l.share != nil {
-			lanes = slices.AppendSeq(lanes, maps.Values(l.share.byNumber))
+			lanes = append(lanes, l.share.sorted()...)
 		}
 		for _, ln := range lanes {
 			if err := m.checkLane(v, ln); err != nil {
@@ -370,9 +367,9 @@ func (m *Machine) checkShares(v core.View, stamp core.ShardTime) error {
 		lanes := []*lane{&l.plain}
 		var can uint64
 		if s := l.share; s != nil {
-			total += len(s.byNumber)
-			lanes = slices.AppendSeq(lanes, maps.Values(s.byNumber))
-			if len(s.stale)+len(s.dirty) > 0 || len(s.byKey) != len(s.byNumber) {
+			total += s.byNumber.n
+			lanes = append(lanes, s.sorted()...)
+			if len(s.stale)+len(s.dirty) > 0 || s.byKey.n != s.byNumber.n {
 				return fmt.Errorf("queue %q: %d stale and %d dirty lanes after an entry", l.name, len(s.stale), len(s.dirty))
 			}
 		}
@@ -523,4 +520,19 @@ func since(t core.ShardTime) string {
 		return fmt.Sprintf("%dd", d/(24*time.Hour))
 	}
 	return d.String()
+}
+
+// String shows what is stored of a lane.
+func (ln *laneState) String() string {
+	type bare laneState
+	state := bare(*ln)
+	state.hold, state.set = nil, nil
+	return fmt.Sprintf("%+v hold %+v set %+v", state, ln.hold, ln.set)
+}
+
+// byName returns the lanes in order of their keys.
+func (s *share) byName() []*lane {
+	out := s.sorted()
+	slices.SortFunc(out, func(a, b *lane) int { return cmp.Compare(a.key, b.key) })
+	return out
 }

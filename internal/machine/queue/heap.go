@@ -5,7 +5,7 @@ type ranked[T any] interface {
 	// before must be a total order, so that no two replicas can pop in another order.
 	before(other T) bool
 	// place points to the index in the heap, which is -1 outside of it. The heap alone writes it.
-	place() *int
+	place() *int32
 }
 
 // heap is a binary heap whose elements can be moved and removed by their place. Because the order
@@ -37,13 +37,13 @@ func (h *heap[T]) second() (t T, ok bool) {
 // push puts in an element that is not in the heap.
 func (h *heap[T]) push(t T) {
 	h.items = append(h.items, t)
-	*t.place() = len(h.items) - 1
+	*t.place() = int32(len(h.items) - 1)
 	h.up(len(h.items) - 1)
 }
 
 // remove takes out an element that is in the heap, wherever it is.
 func (h *heap[T]) remove(t T) {
-	i, last := *t.place(), len(h.items)-1
+	i, last := int(*t.place()), len(h.items)-1
 	var zero T
 	*t.place() = -1
 	moved := h.items[last]
@@ -53,13 +53,13 @@ func (h *heap[T]) remove(t T) {
 		return
 	}
 	h.items[i] = moved
-	*moved.place() = i
+	*moved.place() = int32(i)
 	h.fix(moved)
 }
 
 // fix restores the order after the rank of t changed.
 func (h *heap[T]) fix(t T) {
-	if i := *t.place(); !h.down(i) {
+	if i := int(*t.place()); !h.down(i) {
 		h.up(i)
 	}
 }
@@ -116,5 +116,5 @@ func (h *heap[T]) down(i int) (moved bool) {
 // swap exchanges two elements and notes their places.
 func (h *heap[T]) swap(i, j int) {
 	h.items[i], h.items[j] = h.items[j], h.items[i]
-	*h.items[i].place(), *h.items[j].place() = i, j
+	*h.items[i].place(), *h.items[j].place() = int32(i), int32(j)
 }

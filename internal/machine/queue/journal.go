@@ -328,6 +328,7 @@ func (m *Machine) Undo() {
 		m.bulks = j.bulks
 	}
 	m.meta, m.endedBytes, m.timer, m.wall, m.expiry = j.meta, j.endedBytes, j.timer, j.wall, j.expiry
+	m.passed.forget()
 	m.use, m.quota = j.use, j.quota
 	m.ended, m.woken, m.lost, m.wanted = m.ended[:j.ended], m.woken[:j.woken], m.lost[:j.lost], m.wanted[:j.wanted]
 	j.reset()

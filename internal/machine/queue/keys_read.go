@@ -55,8 +55,8 @@ func Keys(v core.View, p core.Partition, q *core.KeyQuery, stamp core.ShardTime)
 		if k.WaitsFor == core.WhyLaneLimit || k.WaitsFor == core.WhyOrder {
 			k.HeldBy = holders[ln.number]
 		}
-		if k.WaitsFor == core.WhyOrder && !ln.held.IsZero() {
-			k.HeldBy = []string{ln.held.String()}
+		if k.WaitsFor == core.WhyOrder && ln.hold != nil {
+			k.HeldBy = []string{ln.hold.task.String()}
 		}
 		if ln.number == 0 {
 			out.Unkeyed = k
@@ -213,7 +213,7 @@ func laneWaits(v core.View, p core.Partition, ln *lane, stamp core.ShardTime) (c
 	switch {
 	case ln.isPaused():
 		return core.WhyPaused, 0, nil
-	case strict && (ln.running > 0 || !ln.held.IsZero() && !ln.heldReady):
+	case strict && (ln.running > 0 || ln.hold != nil && !ln.hold.ready):
 		return core.WhyOrder, 0, nil
 	case limit > 0 && int64(ln.running) >= limit:
 		return core.WhyLaneLimit, 0, nil

@@ -20,8 +20,8 @@ func (m *Machine) applyKeySet(tx core.Txn, c *core.ApplyContext, op *core.KeySet
 		return core.OpResult{}, core.NotFound{Kind: "queue", ID: op.Queue}
 	}
 	var was laneSet
-	if l.share != nil && l.share.byKey[op.Key] != nil && l.share.byKey[op.Key].set != nil {
-		was = *l.share.byKey[op.Key].set
+	if ln := l.keyed(op.Key); ln != nil && ln.set != nil {
+		was = *ln.set
 	}
 	is := was
 	if !op.KeepSettings {
@@ -104,7 +104,7 @@ func (ln *lane) goesOn() bool { return ln.isPaused() && ln.set.paused.Until != 0
 // keyResuming orders the paused keys that go on by themselves, by when.
 type keyResuming struct{ *lane }
 
-func (r keyResuming) place() *int { return &r.byResume }
+func (r keyResuming) place() *int32 { return &r.byResume }
 func (r keyResuming) before(o keyResuming) bool {
 	switch a, b := r.set.paused.Until, o.set.paused.Until; {
 	case a != b:

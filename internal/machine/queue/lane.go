@@ -1,7 +1,7 @@
 package queue
 
 import (
-	"maps"
+	"cmp"
 	"slices"
 
 	"github.com/millrace/millrace/internal/core"
@@ -20,18 +20,16 @@ type lane struct {
 
 	// The rest is derived of that, for the queue's share; see refreshLane.
 
-	// rank and rankSeq place its first task among those of other lanes, in a queue without fairness.
-	rank, rankSeq uint64
+	// first places its first task among those of other lanes, in a queue without fairness; nil: it was never looked at in such a queue.
+	first *laneRank
 	// due is when its rate lets its first task go, or is full again; Never: it does not wait for that.
 	due core.ShardTime
-	// can is how many tasks it may give, but for limiters.
-	can uint32
 	// group is the one that it is in, while it may give a task.
 	group *group
-	// Places in group.turns and Machine.refills; -1: it is not in it.
-	byTurn, byRefill int
-	// Place in Machine.keyResumes.
-	byResume int
+	// can is how many tasks it may give, but for limiters.
+	can uint32
+	// Places in group.turns, Machine.refills and Machine.keyResumes; -1: it is not in it.
+	byTurn, byRefill, byResume int32
 	// stale says that it is in share.stale, dirty that it is in share.dirty, and isStored that it has a record.
 	stale, dirty, isStored bool
 	// saved is the mark under which the journal has what it was before.
@@ -44,19 +42,27 @@ type laneState struct {
 	number uint64
 	// How many of its tasks have not ended, are ready, and run.
 	tasks, ready, running uint32
+	// named says that one of its tasks with a key names limiters: which group it is in depends on its first task.
+	named bool
 	// pass is how much it was served: the lane with the smallest pass is next. It wraps around.
 	pass uint64
 	// rate says how much began lately; see rate.go.
 	rate rateState
-	// held is the task that holds the lane of a strict queue, from its first delivery to its end; zero: none does.
-	held core.TaskID
-	// heldReady says that held is ready, and heldCost what it costs.
-	heldReady bool
-	heldCost  uint32
-	// named says that one of its tasks with a key names limiters: which group it is in depends on its first task.
-	named bool
+	// hold is what holds the lane of a strict queue; nil: nothing does. It is replaced as a whole, so that a copy of the state stays.
+	hold *laneHold
 	// set is what was set for the key; nil: nothing was.
 	set *laneSet
+}
+
+// laneRank is the rank of a task among those of a queue without fairness, and its place in the sequence of the partition.
+type laneRank struct{ rank, seq uint64 }
+
+// laneHold is the task that holds the lane of a strict queue, from its first delivery to its end.
+type laneHold struct {
+	task core.TaskID
+	// ready says that it is ready, and cost what it costs.
+	ready bool
+	cost  uint32
 }
 
 // laneSet is what was set for a key.
@@ -108,16 +114,16 @@ func (ln *lane) isPaused() bool { return ln.set != nil && ln.set.paused.Since !=
 
 // holderIsReady notes whether a task is ready, if it holds the lane.
 func (ln *lane) holderIsReady(id core.TaskID, ready bool) {
-	if !ln.held.IsZero() && ln.held == id {
-		ln.heldReady = ready
+	if h := ln.hold; h != nil && h.task == id && h.ready != ready {
+		ln.hold = &laneHold{task: id, ready: ready, cost: h.cost}
 	}
 }
 
 // letGo frees the lane of a strict queue of a task that has ended.
 func (m *Machine) letGo(ln *lane, id core.TaskID) {
-	if !ln.held.IsZero() && ln.held == id {
+	if ln.hold != nil && ln.hold.task == id {
 		m.touchLane(ln)
-		ln.held, ln.heldReady, ln.heldCost = core.TaskID{}, false, 0
+		ln.hold = nil
 	}
 }
 
@@ -173,7 +179,7 @@ func (m *Machine) laneOf(l *queueState, rec *record) (*lane, error) {
 		return &l.plain, nil
 	}
 	if s := l.share; s != nil {
-		if ln := s.byNumber[rec.lane]; ln != nil {
+		if ln := s.byNumber.find(rec.lane); ln != nil {
 			return ln, nil
 		}
 	}
@@ -194,7 +200,7 @@ func (m *Machine) laneFor(l *queueState, key string, limiters []string) *lane {
 	if name == "" {
 		return &l.plain
 	}
-	ln := m.shareOf(l).byKey[name]
+	ln := m.shareOf(l).byKey.find(name)
 	if ln == nil {
 		ln = m.addLane(l, name)
 	}
@@ -279,22 +285,22 @@ func (m *Machine) trimHeads() {
 
 // nextCost is what the task of a lane costs that goes next. Its heads are loaded.
 func (ln *lane) nextCost(list *headList) uint32 {
-	if ln.queue.config.Share.Strict && !ln.held.IsZero() {
-		return ln.heldCost
+	if ln.queue.config.Share.Strict && ln.hold != nil {
+		return ln.hold.cost
 	}
 	return max(list.rows[list.first].cost, 1)
 }
 
 // popNext takes the task of a lane that goes next: the one that holds the lane of a strict queue, else the first one.
 func (m *Machine) popNext(v core.View, ln *lane) (head, error) {
-	if !ln.queue.config.Share.Strict || ln.held.IsZero() {
+	if !ln.queue.config.Share.Strict || ln.hold == nil {
 		return m.popHead(v, ln)
 	}
-	rec, err := m.mustRecord(v, ln.held, core.Ready)
+	rec, err := m.mustRecord(v, ln.hold.task, core.Ready)
 	if err != nil {
 		return head{}, err
 	}
-	row := head{sort: rec.sort, seq: rec.seq, id: ln.held, cost: rec.cost}
+	row := head{sort: rec.sort, seq: rec.seq, id: ln.hold.task, cost: rec.cost}
 	m.log.popped(ln)
 	if ln.heads != nil {
 		ln.heads.drop(row)
@@ -305,22 +311,30 @@ func (m *Machine) popNext(v core.View, ln *lane) (head, error) {
 	return row, nil
 }
 
+// keyed returns the lane of a key, or of limiters, by what laneKey says; nil: there is none.
+func (l *queueState) keyed(name string) *lane {
+	if l.share == nil {
+		return nil
+	}
+	return l.share.byKey.find(name)
+}
+
 // sorted returns the lanes in order of their numbers.
 func (s *share) sorted() []*lane {
-	out := make([]*lane, 0, len(s.byNumber))
-	for _, number := range slices.Sorted(maps.Keys(s.byNumber)) {
-		out = append(out, s.byNumber[number])
-	}
+	out := make([]*lane, 0, s.byNumber.n)
+	s.byNumber.each(func(ln *lane) { out = append(out, ln) })
+	slices.SortFunc(out, func(a, b *lane) int { return cmp.Compare(a.number, b.number) })
 	return out
 }
 
 // add takes a new lane in.
 func (s *share) add(ln *lane) {
-	s.byKey[ln.key], s.byNumber[ln.number] = ln, ln
+	s.byKey.add(ln)
+	s.byNumber.add(ln)
 }
 
 // remove takes a lane out.
 func (s *share) remove(ln *lane) {
-	delete(s.byKey, ln.key)
-	delete(s.byNumber, ln.number)
+	s.byKey.remove(ln.key)
+	s.byNumber.remove(ln.number)
 }

@@ -64,6 +64,8 @@ type Machine struct {
 	wall core.ShardTime
 	// expiry is the same of the expiries, as a wall time.
 	expiry core.ShardTime
+	// passed says where looks at these three begin.
+	passed passedAll
 	// resumes has the paused queues that go on by themselves, by when.
 	resumes heap[resuming]
 	// bulks are the bulk jobs, by id, with those that ended and are still known.
@@ -464,7 +466,7 @@ func (m *Machine) Apply(tx core.Txn, c *core.ApplyContext, op core.Op) (core.OpR
 	var err error
 	switch op := op.(type) {
 	case *core.TaskCreate:
-		res, fact, err = m.applyCreate(tx, c, op)
+		res, fact, err = m.applyCreate(tx, c, op, true)
 	case *core.TaskComplete:
 		res, fact, err = m.applyComplete(tx, c, op)
 	case *core.TaskFail:

@@ -3,11 +3,13 @@ package queue
 import (
 	"cmp"
 
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/millrace/millrace/internal/core"
 )
 
 // Options are a Machine's limits. A zero field means its default. All replicas of a shard must
-// agree on them, because they decide what Apply answers; only tests change them. Heads and Changed
+// agree on them, because they decide what Apply answers; only tests change them. Heads, Changed and Hash
 // are exceptions: they decide nothing.
 type Options struct {
 	// Heads is the most ready tasks of one class of a queue that are kept in memory. Default 1,024:
@@ -42,6 +44,9 @@ type Options struct {
 	Told int
 	// Changed is told of each task that an entry may have changed, while the entry is applied. It must not wait. nil: nothing is told.
 	Changed func(p core.Partition, id core.TaskID)
+	// Hash spreads keys over an index in memory. Default a fixed function; a server takes one of which clients cannot know which keys
+	// collide.
+	Hash func(key string) uint64
 }
 
 // withDefaults returns o with the defaults in the place of zeros. Above has none: 0 is below every token.
@@ -57,6 +62,9 @@ func (o Options) withDefaults() Options {
 	o.Remember = cmp.Or(o.Remember, 15*60*1000)
 	o.Grace = cmp.Or(o.Grace, 15*1000)
 	o.Told = cmp.Or(o.Told, core.MaxDependents)
+	if o.Hash == nil {
+		o.Hash = xxhash.Sum64String
+	}
 	return o
 }
 

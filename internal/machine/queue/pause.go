@@ -13,7 +13,7 @@ import (
 type resuming struct{ *queueState }
 
 // place is for the heap.
-func (r resuming) place() *int { return &r.byResume }
+func (r resuming) place() *int32 { return &r.byResume }
 
 // before orders by the time at which a queue goes on; numbers break ties.
 func (r resuming) before(o resuming) bool {

@@ -204,6 +204,7 @@ func (m *Machine) schedule(tx core.Txn, ln *lane, id core.TaskID, rec *record, f
 	if due.wall {
 		tx.Insert(m.mem.own(m.key), m.mem.own(m.value))
 		m.wall = min(m.wall, due.at)
+		m.passed.wall.insert(m.key)
 	} else {
 		m.setTimer(tx, due.at, m.value)
 	}
@@ -228,6 +229,7 @@ func appendTaskTimer(dst []byte, p core.Partition, id core.TaskID, rec *record) 
 func (m *Machine) setTimer(tx core.Txn, due core.ShardTime, value []byte) {
 	tx.Insert(m.mem.own(m.key), m.mem.own(value))
 	m.timer = min(m.timer, due)
+	m.passed.timer.insert(m.key)
 }
 
 // must reads a record that another one says is there. Its absence means that the store is damaged.

@@ -45,9 +45,9 @@ type queueState struct {
 	errors errorState
 	// byVacant is the place in the Machine's heap of queues that may go, and byResume that in its heap of paused queues that go on
 	// by themselves.
-	byVacant int
+	byVacant int32
 	// Place in Machine.resumes; -1: it is not in it.
-	byResume int
+	byResume int32
 	// saved is the mark under which the journal has what it was before.
 	saved uint64
 }
@@ -67,9 +67,9 @@ type past struct {
 	// due is when the one is removed, or the other forgotten, whichever is earlier.
 	due core.ShardTime
 	// byDue and byEnd are the places in the two heaps.
-	byDue int
+	byDue int32
 	// Place by oldest; -1: there are no ended tasks.
-	byEnd int
+	byEnd int32
 }
 
 // duePast and oldPast give past its two orders: by when something is due, and by when the oldest task ended.
@@ -81,9 +81,9 @@ type (
 )
 
 // These make past an element of two heaps at once: each has its place and its order.
-func (p duePast) place() *int           { return &p.byDue }
+func (p duePast) place() *int32         { return &p.byDue }
 func (p duePast) before(q duePast) bool { return p.rank(p.due, q.past, q.due) }
-func (p oldPast) place() *int           { return &p.byEnd }
+func (p oldPast) place() *int32         { return &p.byEnd }
 func (p oldPast) before(q oldPast) bool { return p.rank(p.oldest, q.past, q.oldest) }
 
 // rank orders two pasts by a time of each, then by number and state, so that the order is total.

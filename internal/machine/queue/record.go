@@ -74,8 +74,8 @@ type record struct {
 	dependents uint32
 	//
 	since uint64
-	// only is the task that waits for it, where one does and is known; else zero. The end of the task finds the row by it.
-	only core.TaskID
+	// only is the row of the one task that waits for it. Tasks that have ended, and those for which several wait, have none.
+	only onlyDependent
 	// pending is how many tasks a blocked one waits for.
 	pending uint32
 	// batch is the number of the batch that it was added to; 0: none.
@@ -192,7 +192,7 @@ func (s *record) share() (f byte) {
 	if s.batch != 0 {
 		f |= shareBatch
 	}
-	if !s.only.IsZero() {
+	if !s.only.isZero() {
 		f |= shareOnly
 	}
 	return f
@@ -239,7 +239,7 @@ func (s *record) appendHead(b []byte, so, flags byte) []byte {
 		b = putUint(b, s.batch)
 	}
 	if share&shareOnly != 0 {
-		b = append(b, s.only[:]...)
+		b = append(append(b, s.only.waits[:]...), s.only.how)
 	}
 	return b
 }
@@ -339,7 +339,7 @@ func (s *record) readShare(r *reader, share byte) {
 		s.batch = r.uint()
 	}
 	if share&shareOnly != 0 {
-		s.only = r.id()
+		s.only.waits, s.only.how = r.id(), r.byte()
 	}
 }
 

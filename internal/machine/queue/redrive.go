@@ -73,6 +73,8 @@ func (m *Machine) rewrite(v core.View, r *redriving, patch []byte) (core.Fact, e
 // longer payload.
 func (m *Machine) roomToRedrive(v core.View, c *core.ApplyContext, r *redriving) (core.Fact, error) {
 	switch {
+	case r.to != r.from && m.pinnedElsewhere(r.to):
+		return core.QueuePinned{Queue: r.name}, nil
 	case r.to != nil:
 		if fact := r.to.roomForTask(); fact != nil {
 			return fact, nil

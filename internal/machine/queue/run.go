@@ -35,7 +35,7 @@ type run struct {
 	// ends is the earliest stamp at which the lease may be ended. It is no earlier than the deadline.
 	ends core.ShardTime
 	// at is the place in the heap by ends.
-	at int
+	at int32
 	// prev and next are the other running tasks of the same session, in no order.
 	prev *run
 	next *run
@@ -47,7 +47,7 @@ type lease struct {
 	reported            bool
 	dependents          uint32
 	since               uint64
-	only                core.TaskID
+	only                onlyDependent
 }
 
 // lease returns what a renewal may change.
@@ -56,7 +56,7 @@ func (r *run) lease() lease {
 }
 
 // place is for the heap of leases.
-func (r *run) place() *int { return &r.at }
+func (r *run) place() *int32 { return &r.at }
 
 // before orders by the end of the lease; tokens break ties, so that the order is total and replicas
 // end leases alike.

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -247,17 +246,16 @@ func (s *script) lanes(queue string) string {
 		return "not shared\n"
 	}
 	var b strings.Builder
-	for _, key := range slices.Sorted(maps.Keys(l.share.byKey)) {
-		ln := l.share.byKey[key]
-		fmt.Fprintf(&b, "%s: tasks=%d ready=%d running=%d", strings.ReplaceAll(key, "\x00", "/"), ln.tasks, ln.ready, ln.running)
+	for _, ln := range l.share.byName() {
+		fmt.Fprintf(&b, "%s: tasks=%d ready=%d running=%d", strings.ReplaceAll(ln.key, "\x00", "/"), ln.tasks, ln.ready, ln.running)
 		if ln.set != nil {
 			fmt.Fprintf(&b, " set=%+v", ln.set.KeySettings)
 			if ln.isPaused() {
 				fmt.Fprintf(&b, " paused since %s until %s", since(ln.set.paused.Since), since(ln.set.paused.Until))
 			}
 		}
-		if !ln.held.IsZero() {
-			fmt.Fprintf(&b, " held by %s", nameOf(ln.held))
+		if ln.hold != nil {
+			fmt.Fprintf(&b, " held by %s", nameOf(ln.hold.task))
 		}
 		b.WriteByte('\n')
 	}

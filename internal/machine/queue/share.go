@@ -21,8 +21,8 @@ type share struct {
 	isStored bool
 
 	// The lanes of keys.
-	byKey    map[string]*lane
-	byNumber map[uint64]*lane
+	byKey    laneIndex[string]
+	byNumber laneIndex[uint64]
 	// none is the group of the lanes whose next tasks name no limiter: in most queues, all of them. groups are the others, by name.
 	none   group
 	groups map[string]*group
@@ -42,7 +42,7 @@ type share struct {
 	// workers counts the running tasks of each worker, while the number of workers is limited.
 	workers map[string]int
 	// byRefill is the place in Machine.refilling; -1: the rate of the queue holds nothing up.
-	byRefill int
+	byRefill int32
 	// due is when the rate of the queue lets something go.
 	due core.ShardTime
 	// touched says that it is in Machine.shares.
@@ -68,15 +68,28 @@ type shareState struct {
 // turn orders the lanes of a queue that may give a task.
 type turn struct{ *lane }
 
-func (t turn) place() *int { return &t.byTurn }
+func (t turn) place() *int32 { return &t.byTurn }
 func (t turn) before(o turn) bool {
 	if t.queue.config.Share.NoFairness {
-		return t.rank < o.rank || t.rank == o.rank && t.rankSeq < o.rankSeq
+		return t.ranked().before(o.ranked())
 	}
 	if t.pass != o.pass {
 		return isBefore(t.pass, o.pass)
 	}
 	return t.number < o.number
+}
+
+// ranked returns what places the first task of a lane in a queue without fairness.
+func (ln *lane) ranked() laneRank {
+	if ln.first == nil {
+		return laneRank{}
+	}
+	return *ln.first
+}
+
+// before orders by rank, and within it by the sequence of the partition.
+func (r laneRank) before(o laneRank) bool {
+	return r.rank < o.rank || r.rank == o.rank && r.seq < o.seq
 }
 
 // refill orders the lanes that wait for their rates, by when these let them go; refilling the queues.
@@ -85,7 +98,7 @@ type (
 	refilling struct{ *share }
 )
 
-func (r refill) place() *int { return &r.byRefill }
+func (r refill) place() *int32 { return &r.byRefill }
 func (r refill) before(o refill) bool {
 	switch {
 	case r.due != o.due:
@@ -96,14 +109,14 @@ func (r refill) before(o refill) bool {
 	return r.number < o.number
 }
 
-func (r refilling) place() *int { return &r.byRefill }
+func (r refilling) place() *int32 { return &r.byRefill }
 func (r refilling) before(o refilling) bool {
 	return r.due < o.due || r.due == o.due && r.queue.number < o.queue.number
 }
 
 // newShare makes the share of a queue without lanes of keys.
-func newShare(l *queueState) *share {
-	s := &share{queue: l, byKey: map[string]*lane{}, byNumber: map[uint64]*lane{}, byRefill: -1, due: core.Never}
+func newShare(l *queueState, hash func(string) uint64) *share {
+	s := &share{queue: l, byKey: lanesByKey(hash), byNumber: lanesByNumber(), byRefill: -1, due: core.Never}
 	s.none = group{share: s, due: core.Never, byTurn: -1, byRefill: -1}
 	return s
 }
@@ -162,7 +175,7 @@ func limited(c *core.QueueConfig) bool {
 func (m *Machine) shareOf(l *queueState) *share {
 	if l.share == nil {
 		m.touch(l)
-		l.share = newShare(l)
+		l.share = newShare(l, m.o.Hash)
 		m.touchLane(&l.plain)
 	}
 	return l.share
@@ -193,7 +206,7 @@ func (m *Machine) refresh(v core.View, stamp core.ShardTime, s *share) error {
 	m.lookAtLimiters(s)
 	for _, ln := range s.stale {
 		ln.stale = false
-		if ln.number != 0 && s.byNumber[ln.number] != ln {
+		if ln.number != 0 && s.byNumber.find(ln.number) != ln {
 			continue // it is gone
 		}
 		if err := m.refreshLane(v, stamp, s, ln); err != nil {
@@ -242,10 +255,15 @@ func (m *Machine) refreshLane(v core.View, stamp core.ShardTime, s *share, ln *l
 				return err
 			}
 			first := &list.rows[list.first]
-			if ln.rankSeq = first.seq; s.queue.config.Share.NoFairness {
-				if ln.rank, err = m.rankOf(v, s.queue, list, classOf(first.sort)); err != nil {
+			if s.queue.config.Share.NoFairness {
+				rank, err := m.rankOf(v, s.queue, list, classOf(first.sort))
+				if err != nil {
 					return err
 				}
+				if ln.first == nil {
+					ln.first = new(laneRank)
+				}
+				*ln.first = laneRank{rank, first.seq}
 			}
 			if at := ln.rate.from(&rate, ln.nextCost(list)); at > stamp {
 				can, due = 0, at
@@ -276,8 +294,8 @@ func (ln *lane) may() uint32 {
 		}
 		can = uint32(min(int64(can), c-int64(ln.running)))
 	}
-	if ln.queue.config.Share.Strict && !ln.held.IsZero() {
-		if !ln.heldReady {
+	if ln.queue.config.Share.Strict && ln.hold != nil {
+		if !ln.hold.ready {
 			return 0
 		}
 		can = 1
@@ -350,7 +368,9 @@ func (m *Machine) charge(c *core.ApplyContext, ln *lane, id core.TaskID, cost ui
 	ln.rate = ln.rate.use(&rate, c.Stamp, cost)
 	s.rate = s.rate.use(&ln.queue.config.Share.Rate, c.Stamp, cost)
 	if ln.queue.config.Share.Strict {
-		ln.held, ln.heldReady, ln.heldCost = id, false, cost
+		ln.hold = &laneHold{task: id, cost: cost}
+	} else {
+		ln.holderIsReady(id, false) // it holds the lane since the queue was strict, and may be strict again before it ends
 	}
 }
 
@@ -495,14 +515,14 @@ func (m *Machine) endShare(tx core.Txn, stamp core.ShardTime, s *share) error {
 	l := s.queue
 	for _, ln := range s.dirty {
 		ln.dirty = false
-		if ln.number != 0 && s.byNumber[ln.number] == ln {
+		if ln.number != 0 && s.byNumber.find(ln.number) == ln {
 			m.endLane(tx, stamp, s, ln)
 		}
 	}
 	clear(s.dirty)
 	s.dirty = emptied(s.dirty)
 	m.key = keys.AppendShare(m.key[:0], m.p, l.number)
-	if len(s.byNumber) == 0 && !limited(&l.config) && l.plain.held.IsZero() {
+	if s.byNumber.n == 0 && !limited(&l.config) && l.plain.hold == nil {
 		m.touch(l) // it may go now
 		m.forgetShare(s)
 		if s.isStored {
@@ -605,7 +625,7 @@ func (m *Machine) openShares(v core.View) error {
 		if err != nil {
 			return false, err
 		}
-		s := newShare(l)
+		s := newShare(l, m.o.Hash)
 		if s.shareState, l.plain.laneState, err = decodeShareRecord(value); err != nil {
 			return false, err
 		}
@@ -628,7 +648,7 @@ func (m *Machine) openLanes(v core.View, s *share) error {
 		*ln = newLane(l, keys.DecodeLane(key), 0)
 		var err error
 		ln.laneState, err = decodeLaneRecord(value)
-		if err == nil && (ln.number == 0 || ln.number > s.made || s.byNumber[ln.number] != nil) {
+		if err == nil && (ln.number == 0 || ln.number > s.made || s.byNumber.find(ln.number) != nil) {
 			err = errs.Corruptf("lane number %d of %d in queue %q", ln.number, s.made, l.name)
 		}
 		ln.isStored = true
@@ -703,11 +723,11 @@ func appendLane(b []byte, ln *laneState) []byte {
 	if ln.rate != 0 {
 		f |= laneRate
 	}
-	if !ln.held.IsZero() {
+	if ln.hold != nil {
 		f |= laneHeld
-	}
-	if ln.heldReady {
-		f |= laneHeldReady
+		if ln.hold.ready {
+			f |= laneHeldReady
+		}
 	}
 	if ln.named {
 		f |= laneNamed
@@ -725,7 +745,7 @@ func appendLane(b []byte, ln *laneState) []byte {
 		b = putInt(b, int64(ln.rate))
 	}
 	if f&laneHeld != 0 {
-		b = putUint(append(b, ln.held[:]...), uint64(ln.heldCost))
+		b = putUint(append(b, ln.hold.task[:]...), uint64(ln.hold.cost))
 	}
 	if f&laneIsSet != 0 {
 		b = appendRate(putInt(putUint(b, uint64(ln.set.Weight)), ln.set.Concurrency), ln.set.Rate)
@@ -747,9 +767,9 @@ func (r *reader) lane() (ln laneState) {
 		ln.rate = rateState(r.int())
 	}
 	if f&laneHeld != 0 {
-		ln.held, ln.heldCost = r.id(), r.u32()
+		ln.hold = &laneHold{task: r.id(), cost: r.u32(), ready: f&laneHeldReady != 0}
 	}
-	ln.heldReady, ln.named = f&laneHeldReady != 0, f&laneNamed != 0
+	ln.named = f&laneNamed != 0
 	if f&laneIsSet != 0 {
 		ln.set = &laneSet{KeySettings: core.KeySettings{Weight: r.u32(), Concurrency: r.int(), Rate: r.rate()}}
 		if f&laneIsPaused != 0 {

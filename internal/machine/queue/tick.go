@@ -186,7 +186,7 @@ func (m *Machine) tickTimers(tx core.Txn, c *core.ApplyContext, budget int) (use
 	var rows []timerRow
 	var bad bool
 	from, to := keys.TimerRange(m.p, m.timer, c.Stamp+1)
-	err = tx.Scan(from, to, func(key, value []byte) bool {
+	err = tx.Scan(m.passed.timer.from(from), to, func(key, value []byte) bool {
 		if len(rows) == budget {
 			return false
 		}
@@ -208,14 +208,16 @@ func (m *Machine) tickTimers(tx core.Txn, c *core.ApplyContext, budget int) (use
 	if bad {
 		return 0, errs.Corruptf("row of the timer index makes no sense")
 	}
+	done := m.timer
+	if len(rows) > 0 {
+		last := rows[len(rows)-1]
+		done = last.due
+		m.passed.timer.past(last.key)
+	}
 	for _, row := range rows {
 		if err := m.fire(tx, c, row); err != nil {
 			return 0, err
 		}
-	}
-	done := m.timer
-	if len(rows) > 0 {
-		done = rows[len(rows)-1].due
 	}
 	return len(rows), m.seekTimer(tx, done)
 }
@@ -294,7 +296,7 @@ func (m *Machine) seekTimer(v core.View, from core.ShardTime) error {
 	m.timer = core.Never
 	var bad bool
 	lo, hi := keys.TimerRangeAll(m.p, from)
-	err := v.Scan(lo, hi, func(key, _ []byte) bool {
+	err := v.Scan(m.passed.timer.from(lo), hi, func(key, _ []byte) bool {
 		due, _, _, ok := keys.DecodeTimer(key)
 		m.timer, bad = due, !ok
 		return false

@@ -15,7 +15,7 @@ import (
 
 type vacant struct{ *queueState }
 
-func (v vacant) place() *int          { return &v.byVacant }
+func (v vacant) place() *int32        { return &v.byVacant }
 func (v vacant) before(o vacant) bool { return v.number < o.number }
 
 // maxDropped bounds how many queues go in one entry. What is left goes at the end of the next entry

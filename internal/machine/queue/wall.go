@@ -80,7 +80,7 @@ func (m *Machine) tickWall(tx core.Txn, c *core.ApplyContext, budget int) (used 
 	}
 	var rows []row
 	from, to := keys.WallTimerRange(m.p, m.wall, now(c, true)+1)
-	err = core.ScanRows(tx, from, to, func(key, _ []byte) (bool, error) {
+	err = core.ScanRows(tx, m.passed.wall.from(from), to, func(key, _ []byte) (bool, error) {
 		if len(rows) == budget {
 			return false, nil
 		}
@@ -95,6 +95,9 @@ func (m *Machine) tickWall(tx core.Txn, c *core.ApplyContext, budget int) (used 
 		return 0, err
 	}
 	done := m.wall
+	if len(rows) > 0 {
+		m.passed.wall.past(rows[len(rows)-1].key)
+	}
 	for _, r := range rows {
 		if err := m.fireScheduled(tx, c, r.key, r.id, r.at.Add(-c.Shift)); err != nil {
 			return 0, err
@@ -108,7 +111,7 @@ func (m *Machine) tickWall(tx core.Txn, c *core.ApplyContext, budget int) (used 
 func (m *Machine) seekWall(v core.View, from core.ShardTime) error {
 	m.wall = core.Never
 	lo, hi := keys.WallTimerRangeAll(m.p, from)
-	return core.ScanRows(v, lo, hi, func(key, _ []byte) (bool, error) {
+	return core.ScanRows(v, m.passed.wall.from(lo), hi, func(key, _ []byte) (bool, error) {
 		at, _, ok := keys.DecodeWallTimer(key)
 		if !ok {
 			return false, errs.Corruptf("row of the index of timers by wall clock makes no sense")

@@ -25,7 +25,7 @@ func limitReasons(v core.View, p core.Partition, id core.TaskID, row *queueRow, 
 	if err != nil {
 		return nil, err
 	}
-	if code == core.WhyOrder && ln.held == id {
+	if code == core.WhyOrder && ln.hold != nil && ln.hold.task == id {
 		code = "" // it is the one that goes next
 	}
 	if code != "" {
@@ -42,8 +42,8 @@ func limitReasons(v core.View, p core.Partition, id core.TaskID, row *queueRow, 
 			if err != nil {
 				return nil, err
 			}
-			if r.HeldBy = holders[ln.number]; len(r.HeldBy) == 0 && !ln.held.IsZero() {
-				r.HeldBy = []string{ln.held.String()}
+			if r.HeldBy = holders[ln.number]; len(r.HeldBy) == 0 && ln.hold != nil {
+				r.HeldBy = []string{ln.hold.task.String()}
 			}
 		}
 		out = append(out, r)
