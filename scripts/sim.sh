@@ -14,8 +14,8 @@ trap 'rm -rf "$bin"' EXIT
 export GOGC=${GOGC:-400} # what a run makes is garbage soon
 go test -c -tags "${TAGS:-invariants}" -o "$bin/sim" ./internal/sim
 
-simulate() { # flags...
-	(cd internal/sim && exec "$bin/sim" -test.timeout 0 -test.run '^TestClustersKeepTheirPromisesUnderFaults$' "$@")
+simulate() { # flags...: takes the place of the shell, so that what ends that ends it
+	cd internal/sim && exec "$bin/sim" -test.timeout 0 -test.run '^TestClustersKeepTheirPromisesUnderFaults$' "$@"
 }
 
 campaign() { # flags...
@@ -23,7 +23,7 @@ campaign() { # flags...
 }
 
 if [ -n "${SEED:-}" ]; then
-	simulate -test.v -seed "$SEED" -steps "${STEPS:-0}" ${TRACE:+-trace}
+	(simulate -test.v -seed "$SEED" -steps "${STEPS:-0}" ${TRACE:+-trace})
 	exit
 elif [ -z "${SEEDS:-}" ]; then
 	campaign -tell

@@ -28,6 +28,7 @@ type Model struct {
 	club      *club
 	written   uint16   // the format that entries are to be written in; 0: the first
 	undo      []func() // takes back the commit that is being judged
+	guesses   guesses  // about that commit, where its answer leaves a choice
 	follow    []following
 	// batchLooks are the batches that the op at hand may have finished.
 	batchLooks []batchLook
@@ -37,6 +38,7 @@ type spaceName struct{ tenant, name string }
 
 // part is one partition.
 type part struct {
+	index    uint16 // among those of its namespace
 	tasks    map[core.TaskID]*task
 	timed    map[core.TaskID]bool // tasks that some standing has running or scheduled
 	unswept  map[core.TaskID]bool // tasks that had not ended when their queue was removed
@@ -76,8 +78,15 @@ type uniqueKey struct {
 }
 
 type pair struct {
-	value []byte
-	rev   uint64
+	value  []byte
+	rev    uint64
+	writer writer
+}
+
+// writer is the attempt that wrote a key last; zero: none was kept.
+type writer struct {
+	task  core.TaskID
+	token core.Token
 }
 
 type request struct {
@@ -112,6 +121,7 @@ func NewModel() *Model {
 func (m *Model) part(p core.Partition) *part {
 	if m.parts[p] == nil {
 		m.parts[p] = &part{
+			index: p.Index,
 			tasks: map[core.TaskID]*task{}, timed: map[core.TaskID]bool{}, unswept: map[core.TaskID]bool{}, queues: map[string]*queue{},
 			unique: map[uniqueName]uniqueKey{}, replaced: map[core.TaskID]replaced{}, spaces: map[string]map[string]pair{},
 			rules: map[string]spaceOf{}, requests: map[core.RequestID]request{}, sessions: map[core.SessionID][]session{}, search: newSearches(), repos: repos{}, bulks: map[core.TaskID]*bulk{}, crons: map[string]*cron{}, batches: map[core.TaskID]*batch{}, limiters: map[string]limiter{},

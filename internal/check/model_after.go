@@ -197,12 +197,19 @@ func ends(may []standing) (out []standing) {
 	return out
 }
 
-// noteEnds notes that those must be looked at that wait for a task, where it may have ended in another way than before.
+// mayEndNow reports whether one of the standings that are led from old ones is an end at the stamp. It may have been among the old ones
+// too: that says nothing of when in the entry the task ended, and some may wait for it that were made in between.
+func (m *Model) mayEndNow(old, may []standing) bool {
+	return slices.ContainsFunc(old, func(s standing) bool { return !s.state.Terminal() }) &&
+		slices.ContainsFunc(may, func(s standing) bool { return s.state.Terminal() && s.ended == m.stamp })
+}
+
+// noteEnds notes that those must be looked at that wait for a task, where it may have ended in another way than before, or just now.
 func (m *Model) noteEnds(p *part, t *task, old []standing) {
 	if len(t.dependents) == 0 {
 		return
 	}
-	if was, is := ends(old), ends(t.may); !slices.Equal(was, is) {
+	if was, is := ends(old), ends(t.may); !slices.Equal(was, is) || m.mayEndNow(old, t.may) {
 		for _, d := range t.dependents {
 			m.follow = append(m.follow, following{p, d})
 		}

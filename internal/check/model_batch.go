@@ -81,11 +81,20 @@ func (m *Model) batchOpen(p *part, c *core.Commit, op *core.BatchOpen, a answer)
 		same := sameBatch(&b.op, op)
 		exists, told := a.fact.(core.AlreadyExists)
 		told = told && exists == core.AlreadyExists{Kind: "batch", ID: op.ID.String()}
+		forgotten := m.mayForgetBatch(p, b)
 		switch {
-		case !same && told, same && a.fact == nil && (a.blind || a.result.Replayed):
+		case !same && told, same && a.fact == nil && (a.blind && !(forgotten && m.guess()) || !a.blind && a.result.Replayed):
 			return nil
-		case !m.mayForgetBatch(p, b):
+		case !forgotten:
 			return fmt.Errorf("batch %s is known, and is opened with the same: %v; answered %s", op.ID, same, a)
+		}
+	}
+	for _, follow := range [...]*core.TaskCreate{op.OnDone, op.OnSuccess} {
+		if follow != nil && p.pinnedElsewhere(follow.Queue) {
+			if a.fact == (core.QueuePinned{Queue: follow.Queue}) {
+				return nil
+			}
+			return fmt.Errorf("batch %s makes a task of queue %s, which is pinned elsewhere: answered %s", op.ID, follow.Queue, a)
 		}
 	}
 	if a.fact != nil || !a.blind && (a.result.Replayed || a.result.Task != op.ID) {

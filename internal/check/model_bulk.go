@@ -80,10 +80,11 @@ func (m *Model) bulkStart(p *part, c *core.Commit, op *core.BulkStart, a answer)
 		same := sameBulk(j.op, *op)
 		exists, told := a.fact.(core.AlreadyExists)
 		told = told && exists == core.AlreadyExists{Kind: "bulk", ID: op.ID.String()}
+		forgotten := m.mayForget(p, j)
 		switch {
-		case !same && told, same && a.fact == nil && (a.blind || a.result.Replayed):
+		case !same && told, same && a.fact == nil && (a.blind && !(forgotten && m.guess()) || !a.blind && a.result.Replayed):
 			return nil
-		case !m.mayForget(p, j):
+		case !forgotten:
 			return fmt.Errorf("bulk job %s is known, and the start is the same: %v; answered %s", op.ID, same, a)
 		}
 	}
@@ -248,7 +249,7 @@ func (m *Model) bulkActs(p *part, t *task) {
 			}
 		}
 	}
-	if len(next) > len(t.may) {
+	if len(next) > len(t.may) || m.mayEndNow(t.may, next) {
 		m.place(p, t, next)
 	}
 }

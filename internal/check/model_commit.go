@@ -107,8 +107,7 @@ func (m *Model) judgeRefusal(p *part, c *core.Commit, got *core.Result) error {
 	if len(got.Ops) != 0 {
 		return fmt.Errorf("refused with %d op results", len(got.Ops))
 	}
-	if err := m.refused(p, c, r); err != nil {
-		m.rollback()
+	if err := m.guessed(func() error { return m.refused(p, c, r) }); err != nil {
 		return err
 	}
 	if r.Op > 0 { // else nothing was applied, and what the answer ruled out stays ruled out

@@ -102,17 +102,18 @@ func (p *part) retain(t *task, state core.State) core.Millis {
 	return cmp.Or(q.RetainDead, defaults.RetainDead)
 }
 
-// create judges a new task, a repeated id, a taken unique key and a refusal.
-func (m *Model) create(p *part, c *core.Commit, op *core.TaskCreate, a answer) error {
+// create judges a new task, a repeated id, a taken unique key and a refusal. asked says that a client asks for it, rather than a cron.
+func (m *Model) create(p *part, c *core.Commit, op *core.TaskCreate, asked bool, a answer) error {
 	if t := p.tasks[op.ID]; t != nil {
 		exists, told := a.fact.(core.AlreadyExists)
-		told = told && exists.Kind == "task" || a.result != nil && a.result.Replayed
-		if told || !t.forgettable(m.stamp) {
+		known := told && exists.Kind == "task" || a.result != nil && a.result.Replayed || !t.forgettable(m.stamp)
+		if known || a.blind && sameTask(&t.first, op) && m.guess() {
 			return m.createAgain(p, t, op, a)
 		}
 	}
 	if r, ok := p.replaced[op.ID]; ok {
-		if err := r.again(op, a); err == nil || m.stamp < r.at.Add(keepIdentity) {
+		forgotten := m.stamp >= r.at.Add(keepIdentity)
+		if err := r.again(op, a); err == nil && !(forgotten && a.blind && m.guess()) || !forgotten {
 			return err
 		}
 	}
@@ -128,6 +129,9 @@ func (m *Model) create(p *part, c *core.Commit, op *core.TaskCreate, a answer) e
 	}
 	if q := p.queues[op.Queue]; q == nil && p.config.NoAutoCreate {
 		return fmt.Errorf("task %s was made in queue %s, which does not exist", op.ID, op.Queue)
+	}
+	if asked && p.pinnedElsewhere(op.Queue) {
+		return fmt.Errorf("task %s was made in partition %d, and queue %s is pinned", op.ID, p.index, op.Queue)
 	}
 	if !a.blind && (a.result.Replayed || a.result.Task != op.ID) {
 		return fmt.Errorf("task %s is new: answered %s, replayed=%v", op.ID, a.result.Task, a.result.Replayed)
@@ -263,6 +267,10 @@ func (m *Model) createRefused(p *part, op *core.TaskCreate, fact core.Fact) erro
 		return nil
 	}
 	switch f := fact.(type) {
+	case core.QueuePinned:
+		if f.Queue == op.Queue && p.pinnedElsewhere(op.Queue) {
+			return nil
+		}
 	case core.NotFound:
 		if m.mayMiss(p, op, f) {
 			return nil

@@ -132,8 +132,12 @@ func (m *Model) cronSet(p *part, c *core.Commit, op *core.CronSet, a answer) err
 		}
 		return fmt.Errorf("cron %s is not there: answered %s", op.Name, a)
 	}
-	if a.fact != nil {
-		return fmt.Errorf("cron %s could be set: refused with %w", op.Name, a.fact)
+	elsewhere := op.Change == core.CronChangeAll && p.pinnedElsewhere(op.Template.Queue)
+	if elsewhere && a.fact == (core.QueuePinned{Queue: op.Template.Queue}) {
+		return nil
+	}
+	if a.fact != nil || elsewhere {
+		return fmt.Errorf("cron %s, of a queue that is pinned elsewhere: %v: answered %s", op.Name, elsewhere, a)
 	}
 	next := &cron{op: *op, version: 1, by: c.Principal, created: m.stamp, updated: m.stamp, anchor: m.now(true)}
 	same := false
@@ -371,7 +375,7 @@ func (m *Model) cronStarts(p *part, name string, next *cron, run core.CronRun, a
 	if waits {
 		create.Delay = 1
 	}
-	if err := m.create(p, &core.Commit{Principal: "cron/" + name}, &create, answer{result: &core.OpResult{Task: id, State: a.result.State}}); err != nil {
+	if err := m.create(p, &core.Commit{Principal: "cron/" + name}, &create, false, answer{result: &core.OpResult{Task: id, State: a.result.State}}); err != nil {
 		return fmt.Errorf("cron %s: %w", name, err)
 	}
 	if waits {

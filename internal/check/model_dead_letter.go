@@ -58,9 +58,10 @@ func (m *Model) letters(p *part, t *task, old, next []standing) {
 		})
 	}
 	sure := !slices.ContainsFunc(next, func(s standing) bool { return !died(&s) || s.redrives != next[0].redrives })
+	again := m.mayEndNow(old, next)
 	for i := range next {
-		if died(&next[i]) {
-			m.letter(p, t, &next[i], to, sure)
+		if s := &next[i]; died(s) || again && s.state == core.Dead && s.ended == m.stamp {
+			m.letter(p, t, s, to, sure)
 		}
 	}
 }
@@ -87,8 +88,9 @@ func (m *Model) letter(p *part, t *task, s *standing, to string, sure bool) {
 	if q, ok := m.quotaOf(p); ok && (q.least.Tasks < 1 || q.least.Bytes < int64(len(op.Payload))) {
 		sure = false // the tenant may have no room for it
 	}
-	if was != nil && (was.letter == nil || was.letter.born == m.index) || was != nil && was.sure(func(s *standing) bool { return !s.gone }) {
-		return // it was made by this death already, or its id is taken
+	if was != nil && (was.letter == nil || was.letter.born == m.index && was.might(func(s *standing) bool { return *s != absent })) ||
+		was != nil && was.sure(func(s *standing) bool { return !s.gone }) {
+		return // it may have been made by this death already, or its id is taken
 	}
 	made := &task{
 		id: id, first: op, create: op, now: contentOf(&op), creator: t.creator, index: m.index, at: m.stamp, past: map[core.Token]settledAs{},

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/millrace/millrace/internal/core"
 )
@@ -14,10 +15,10 @@ import (
 const laterRev = math.MaxUint64
 
 // kvOp judges an op on a key.
-func (m *Model) kvOp(p *part, op core.Op, a answer, before uint64) error {
+func (m *Model) kvOp(p *part, c *core.Commit, op core.Op, a answer, before uint64) error {
 	switch op := op.(type) {
 	case *core.KVPut:
-		return m.put(p, op, a, before)
+		return m.put(p, c, op, a, before)
 	case *core.KVDelete:
 		return m.deleteKey(p, op, a)
 	case *core.KVCheck:
@@ -26,7 +27,7 @@ func (m *Model) kvOp(p *part, op core.Op, a answer, before uint64) error {
 		}
 		return judgeFact(m.checkKey(p, op), a)
 	}
-	return m.keysOp(p, op, a, before)
+	return m.keysOp(p, c, op, a, before)
 }
 
 // judgeFact compares the fact that the model expects, nil for none, with the answer.
@@ -42,7 +43,7 @@ func judgeFact(want core.Fact, a answer) error {
 	return sameFact(want, a.fact)
 }
 
-func (m *Model) put(p *part, op *core.KVPut, a answer, before uint64) error {
+func (m *Model) put(p *part, c *core.Commit, op *core.KVPut, a answer, before uint64) error {
 	old, there := p.spaces[op.Keyspace][string(op.Key)]
 	if done, err := p.putRefused(op.Keyspace, a); done {
 		return err
@@ -66,8 +67,24 @@ func (m *Model) put(p *part, op *core.KVPut, a answer, before uint64) error {
 		p.rev = max(p.rev, rev)
 	}
 	m.makeSpace(p, op.Keyspace)
-	set(m, p.spaces[op.Keyspace], string(op.Key), pair{op.Value, rev})
+	set(m, p.spaces[op.Keyspace], string(op.Key), pair{op.Value, rev, p.writer(c, op.Keyspace)})
 	return nil
+}
+
+// writer is what a keyspace keeps of who writes a key by a commit: the lease that the commit ends, or stands under.
+func (p *part) writer(c *core.Commit, space string) (w writer) {
+	if !p.rules[space].config.Writers {
+		return w
+	}
+	if c.Fence != nil {
+		w = writer{c.Fence.Task, c.Fence.Token}
+	}
+	for _, op := range slices.Backward(c.Ops) {
+		if id, token, _, ok := settleOf(op); ok {
+			w = writer{id, token}
+		}
+	}
+	return w
 }
 
 func (m *Model) deleteKey(p *part, op *core.KVDelete, a answer) error {

@@ -10,12 +10,12 @@ import (
 )
 
 // keysOp judges the ops on keys that are more than one put, delete or check.
-func (m *Model) keysOp(p *part, op core.Op, a answer, before uint64) error {
+func (m *Model) keysOp(p *part, c *core.Commit, op core.Op, a answer, before uint64) error {
 	switch op := op.(type) {
 	case *core.KVPuts:
-		return m.puts(p, op, a)
+		return m.puts(p, c, op, a)
 	case *core.KVAdd:
-		return m.add(p, op, a, before)
+		return m.add(p, c, op, a, before)
 	case *core.KVDeleteRange:
 		return m.deleteRange(p, op, a)
 	case *core.KeyspaceSet:
@@ -73,7 +73,7 @@ func (m *Model) makeSpace(p *part, name string) {
 }
 
 // puts judges a batch: each item alone, with a revision of its own.
-func (m *Model) puts(p *part, op *core.KVPuts, a answer) error {
+func (m *Model) puts(p *part, c *core.Commit, op *core.KVPuts, a answer) error {
 	if done, err := p.putRefused(op.Keyspace, a); done {
 		return err
 	}
@@ -97,7 +97,7 @@ func (m *Model) puts(p *part, op *core.KVPuts, a answer) error {
 			one, refused = answer{fact: fact}, refused[1:]
 		}
 		put := &core.KVPut{Keyspace: op.Keyspace, Key: it.Key, Value: it.Value, HasRev: it.HasRev, IfRev: it.IfRev, IfAbsent: it.IfAbsent}
-		if err := m.put(p, put, one, p.rev); err != nil {
+		if err := m.put(p, c, put, one, p.rev); err != nil {
 			return fmt.Errorf("items[%d]: %w", i, err)
 		}
 		if one.fact == nil {
@@ -111,7 +111,7 @@ func (m *Model) puts(p *part, op *core.KVPuts, a answer) error {
 }
 
 // add judges an addition: it is a put of the sum.
-func (m *Model) add(p *part, op *core.KVAdd, a answer, before uint64) error {
+func (m *Model) add(p *part, c *core.Commit, op *core.KVAdd, a answer, before uint64) error {
 	old, there := p.spaces[op.Keyspace][string(op.Key)]
 	if done, err := p.putRefused(op.Keyspace, a); done {
 		return err
@@ -133,7 +133,7 @@ func (m *Model) add(p *part, op *core.KVAdd, a answer, before uint64) error {
 	if !a.blind && (a.result.KV == nil || a.result.KV.Number != sum) {
 		return fmt.Errorf("key %q held %q: %d was added, answered %+v", op.Key, old.value, op.Delta, a.result.KV)
 	}
-	return m.put(p, put, a, before)
+	return m.put(p, c, put, a, before)
 }
 
 func added(op *core.KVAdd, held string, there bool) (sum int64, reason string) {

@@ -131,6 +131,13 @@ func (p *part) runners(name, key, worker string) (sure, may runners) {
 	return sure, may
 }
 
+// pinnedElsewhere reports whether a queue, which need not be there, has its tasks made in another partition.
+func (p *part) pinnedElsewhere(queue string) bool {
+	s := p.configOf(queue).Share
+	bound := s.Concurrency > 0 || s.Rate.Limit > 0 || s.MaxWorkers > 0 || len(s.LimiterNames()) > 0
+	return p.index != 0 && (bound || s.Strict)
+}
+
 // isShared reports whether anything limits a queue, or a key of it.
 func (q *queue) isShared() bool {
 	return q != nil && (q.config.Share != core.QueueShare{} || len(q.keys) > 0)
@@ -354,6 +361,8 @@ func shares(op core.Op) bool {
 		return op.HasShare()
 	case *core.QueueSet:
 		return op.Config.Share != (core.QueueShare{})
+	case *core.KeyspaceSet:
+		return op.Config.Writers
 	case *core.BulkStart:
 		return op.ToQueue != "" || len(op.Patch) > 0 || op.Tasks.Batch != core.TaskID{} || op.Tasks.State == core.Blocked
 	}

@@ -244,7 +244,7 @@ func (m *Model) opAlone(p *part, c *core.Commit, op core.Op, a answer, before ui
 	}
 	switch op := op.(type) {
 	case *core.TaskCreate:
-		return m.create(p, c, op, a)
+		return m.create(p, c, op, true, a)
 	case *core.TaskCancel, *core.TaskRedrive, *core.TaskForceRelease, *core.TaskUpdate:
 		return m.control(p, c, op, a)
 	case *core.TenantQuota:
@@ -293,7 +293,7 @@ func (m *Model) opAlone(p *part, c *core.Commit, op core.Op, a answer, before ui
 	case *core.MembersInit, *core.MemberChange, *core.MemberStep:
 		return m.memberOp(op, a)
 	}
-	return m.kvOp(p, op, a, before)
+	return m.kvOp(p, c, op, a, before)
 }
 
 func (m *Model) applied(op core.Op, a answer) error {

@@ -365,7 +365,7 @@ func TestAuditFindsStateThatTheLogDoesNotExplain(t *testing.T) {
 	bad := good
 	bad.State = core.Ready
 	if m.AuditTask(testPart, taskID(1), bad, true) == nil || m.AuditTask(testPart, taskID(1), good, false) == nil ||
-		m.AuditTask(testPart, taskID(9), good, true) == nil || m.AuditKey(testPart, "k", []byte("a"), nil, 0, true) == nil {
+		m.AuditTask(testPart, taskID(9), good, true) == nil || m.AuditKey(testPart, "k", []byte("a"), core.KeyRead{Rev: 1}) == nil {
 		t.Error("an audit passed what the log does not explain")
 	}
 	stats := core.QueueStats{Queue: "q", Created: 2}

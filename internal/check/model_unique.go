@@ -43,7 +43,11 @@ func (m *Model) createHeld(p *part, c *core.Commit, held uniqueKey, op *core.Tas
 	} else if freed {
 		holds := func(s *standing) bool { return s.frees != core.UniqueTTL }
 		free := func(s *standing) bool { return s.frees == core.UniqueTTL }
-		switch isHeld := a.isHeld(t.id); {
+		isHeld := a.isHeld(t.id)
+		if a.blind {
+			isHeld = t.might(holds) && (!t.might(free) || !m.guess())
+		}
+		switch {
 		case isHeld && !m.keep(p, t, holds):
 			return true, fmt.Errorf("unique key %q was freed by task %s: answered %s", op.Unique.Key, t.id, a)
 		case !isHeld && t.might(free):
@@ -57,13 +61,13 @@ func (m *Model) createHeld(p *part, c *core.Commit, held uniqueKey, op *core.Tas
 	return true, m.createReplaces(p, t, held, op, a)
 }
 
-// isHeld reports whether an answer to a create says that its unique key is held by a task. One that tells nothing may say so.
+// isHeld reports whether an answer to a create says that its unique key is held by a task.
 func (a answer) isHeld(by core.TaskID) bool {
 	if a.fact != nil {
 		f, ok := a.fact.(core.AlreadyExists)
 		return ok && f.Kind == "unique"
 	}
-	return a.blind || a.result.Task == by
+	return a.result != nil && a.result.Task == by
 }
 
 // createReplaces judges a create which replaces what another asked for whose task holds the unique key, unless that has started.
@@ -72,6 +76,10 @@ func (m *Model) createReplaces(p *part, t *task, held uniqueKey, op *core.TaskCr
 		return !s.gone && s.deliveries == 0 && (s.state == core.Ready || s.state == core.Scheduled || s.state == core.Blocked)
 	}
 	still := held.same(op) && op.Delay == 0
+	if a.blind && !still && t.might(waits) && !t.sure(waits) {
+		started := m.guess()
+		m.keep(p, t, func(s *standing) bool { return waits(s) != started })
+	}
 	switch {
 	case a.fact != nil:
 		if still || !m.keep(p, t, waits) {
@@ -94,9 +102,6 @@ func (m *Model) createReplaces(p *part, t *task, held uniqueKey, op *core.TaskCr
 	var next []standing
 	for _, s := range t.may {
 		if !waits(&s) {
-			if a.blind {
-				next = append(next, s)
-			}
 			continue
 		}
 		to := m.born(p, op)

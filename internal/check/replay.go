@@ -121,11 +121,18 @@ func (m *Model) AuditTask(p core.Partition, id core.TaskID, got core.Task, ok bo
 }
 
 // AuditKey compares a key as it is read back with what it must be.
-func (m *Model) AuditKey(p core.Partition, keyspace string, key, value []byte, rev uint64, ok bool) error {
+func (m *Model) AuditKey(p core.Partition, keyspace string, key []byte, got core.KeyRead) error {
 	want, there := m.part(p).spaces[keyspace][string(key)]
-	if there != ok || rev != want.rev || !bytes.Equal(value, want.value) {
+	if ok := got.Rev != 0; there != ok || got.Rev != want.rev || !bytes.Equal(got.Value, want.value) {
 		return fmt.Errorf("key %q of %q reads as %q at revision %d (there: %v), it is %q at %d (%v)",
-			key, keyspace, value, rev, ok, want.value, want.rev, there)
+			key, keyspace, got.Value, got.Rev, ok, want.value, want.rev, there)
+	}
+	var by writer
+	if got.Writer != nil {
+		by = writer{got.Writer.Task, got.Writer.Token}
+	}
+	if by != want.writer || got.Writer != nil && by == (writer{}) {
+		return fmt.Errorf("key %q of %q reads as written by %+v, it was by %+v", key, keyspace, by, want.writer)
 	}
 	return nil
 }

@@ -114,7 +114,7 @@ func (c *client) create() {
 		creates: id,
 		matches: creates(id),
 		answer: func(r core.Result, at core.At) {
-			if w.full(r) || len(op.After)+len(op.Limiters) > 0 && isMissing(r) { // what it was to wait for may be gone, or a limiter
+			if w.full(r) || isPinned(r) || len(op.After)+len(op.Limiters) > 0 && isMissing(r) { // what it was to wait for may be gone, or a limiter
 				w.ledger.lost++
 				next()
 				return
@@ -157,6 +157,15 @@ func isMissing(r core.Result) bool {
 	}
 	f, ok := r.Refusal.Fact.(core.NotFound)
 	return ok && (f.Kind == "task" || f.Kind == "limiter")
+}
+
+// isPinned reports whether an op was refused because its task is of a queue whose tasks are made in another partition.
+func isPinned(r core.Result) bool {
+	if r.Refusal == nil {
+		return false
+	}
+	_, ok := r.Refusal.Fact.(core.QueuePinned)
+	return ok
 }
 
 // uniqueKeyAt returns unique key n for a partition: it tries suffixes until the key is placed

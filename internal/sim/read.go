@@ -28,9 +28,8 @@ type shown struct {
 	read
 	index uint64
 	found bool
-	value core.Task // of a task
-	bytes []byte    // of a key
-	rev   uint64
+	value core.Task    // of a task
+	held  core.KeyRead // of a key
 }
 
 // look begins reads at random times, as long as the history lasts.
@@ -110,8 +109,7 @@ func (h *host) answerRead(r read) {
 			s.value, s.found, err = queue.Task(v, r.part, r.task)
 			return err
 		}
-		value, rev, found, err := kv.Get(v, r.part, "keys", r.key)
-		s.bytes, s.rev, s.found = append([]byte(nil), value...), rev, found
+		s.held, err = kv.Read(v, r.part, "keys", r.key)
 		return err
 	})
 	if s.index < r.floor {

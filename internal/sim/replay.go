@@ -65,7 +65,7 @@ func (s *shown) judge(m *check.Model) error {
 	if s.key == nil {
 		return m.AuditTask(s.part, s.task, s.value, s.found)
 	}
-	return m.AuditKey(s.part, "keys", s.key, s.bytes, s.rev, s.found)
+	return m.AuditKey(s.part, "keys", s.key, s.held)
 }
 
 // judgeTold looks for a commit in the entry whose result is what the client was told.
@@ -156,9 +156,9 @@ func (w *world) judgeAlone(shard core.ShardID) {
 func auditKeys(v core.View, p core.Partition, model *check.Model) error {
 	for _, space := range model.Keyspaces(p) {
 		for _, key := range model.Keys(p, space) {
-			value, rev, found, err := kv.Get(v, p, space, []byte(key))
+			got, err := kv.Read(v, p, space, []byte(key))
 			if err == nil {
-				err = model.AuditKey(p, space, []byte(key), value, rev, found)
+				err = model.AuditKey(p, space, []byte(key), got)
 			}
 			if err != nil {
 				return err

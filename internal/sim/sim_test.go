@@ -18,7 +18,7 @@ import (
 
 var (
 	seed   = flag.String("seed", "", "the one seed to run")
-	seeds  = flag.Int("seeds", 100, "how many seeds to run")
+	seeds  = flag.Int("seeds", 60, "how many seeds to run")
 	first  = flag.Uint64("first", 1, "the first of them")
 	stride = flag.Uint64("stride", 1, "how far the next is: the other processes run those between")
 	steps  = flag.Int("steps", 0, "steps after which a run ends")

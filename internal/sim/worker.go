@@ -359,7 +359,7 @@ func (k *worker) settled(j *job, d core.Proposed) {
 	}
 	w.ledger.acknowledged(k.at, d, settles(j.task.Token))
 	r := d.Results[0]
-	if w.full(r) { // there is no room for the follow-up task: the attempt fails
+	if w.full(r) || isPinned(r) { // the follow-up task cannot be made, and the lease goes on: the attempt fails
 		j.settle = k.failing(j)
 		if k.stream != nil && k.held[j.task.Task] == j {
 			k.send(j)

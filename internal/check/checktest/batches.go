@@ -3,6 +3,7 @@ package checktest
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/machine/queue"
@@ -106,8 +107,28 @@ func (w *batches) create(p core.Partition, stamp core.ShardTime, batch core.Task
 	return op
 }
 
-// batchEntry adds a commit of batches to an entry, at times.
+// joins reports whether ops of batches can stand in a commit of others: one that settles a task, or has several ops.
+func joins(c *core.Commit) bool {
+	if c.Partition == (core.Partition{}) || len(c.Ops) == 0 {
+		return false
+	}
+	switch c.Ops[0].(type) {
+	case *core.TaskComplete, *core.TaskFail, *core.TaskSnooze:
+		return true
+	case *core.TaskCreate, *core.KVPut, *core.KVDelete, *core.KVCheck:
+		return len(c.Ops) > 1
+	}
+	return false
+}
+
+// batchEntry adds a commit of batches to an entry, at times, and with Options.Join ops of batches to commits of others.
 func (r *run) batchEntry(e *core.Entry) {
+	for i := range e.Commits {
+		if c := &e.Commits[i]; r.o.Join && joins(c) && r.batches.rand.IntN(4) == 0 {
+			c.Ops = slices.Concat(c.Ops, r.batches.commit(c.Partition, e.Stamp, r.world).Ops)
+			r.stats.Joined++
+		}
+	}
 	if r.batches.rand.IntN(3) == 0 {
 		e.Commits = append(e.Commits, r.batches.commit(pick(r.batches.rand, r.world.parts), e.Stamp, r.world))
 	}
@@ -117,6 +138,9 @@ func (r *run) batchEntry(e *core.Entry) {
 func (s *Stats) countBatches(c *core.Commit, got *core.Result) {
 	for i, op := range c.Ops {
 		create, isCreate := op.(*core.TaskCreate)
+		if got.Refusal == nil && i < len(got.Ops) && !got.Ops[i].Replayed && ofBatches(op) && c.Ops[0].Kind() == core.OpTaskComplete {
+			s.BatchEffects++
+		}
 		switch {
 		case got.Refusal != nil:
 			if _, closed := got.Refusal.Fact.(core.WrongBatch); closed {
@@ -132,6 +156,15 @@ func (s *Stats) countBatches(c *core.Commit, got *core.Result) {
 			s.BatchCancels++
 		}
 	}
+}
+
+// ofBatches reports whether an op opens, seals or cancels a batch.
+func ofBatches(op core.Op) bool {
+	switch op.(type) {
+	case *core.BatchOpen, *core.BatchSeal, *core.BatchCancel:
+		return true
+	}
+	return false
 }
 
 func (s *Stats) addBatches(o *Stats) {

@@ -24,6 +24,8 @@ type Options struct {
 	Entries int
 	// Distort may change what the machine answered before the model sees it; it reports whether it did.
 	Distort func(r *rand.Rand, c *core.Commit, got *core.Result) bool
+	// Join adds ops of batches to commits of others, as effects of completions too.
+	Join bool
 }
 
 // Stats tell what a history reached, so that a test can see that it was worth running.
@@ -48,6 +50,10 @@ type Stats struct {
 	// Tasks that were added to batches, batches that were sealed and cancelled, creates that came too late, and batches that had made a
 	// follow-up at the times of the audits.
 	BatchTasks, BatchSeals, BatchCancels, BatchClosed, BatchFollows int
+	// Keys that had a writer at the times of the audits.
+	Writers int
+	// Commits of others to which ops of batches were added, and such ops that a completion had as effects.
+	Joined, BatchEffects int
 }
 
 type run struct {
@@ -262,12 +268,15 @@ func (r *run) auditKeys(p core.Partition) error {
 	for _, space := range r.world.spaces {
 		found := slices.Concat(r.model.Keys(p, space), r.world.keys)
 		for _, key := range found {
-			value, rev, ok, err := kv.Get(r.tx, p, space, []byte(key))
+			got, err := kv.Read(r.tx, p, space, []byte(key))
 			if err != nil {
 				return err
 			}
-			if err := r.model.AuditKey(p, space, []byte(key), value, rev, ok); err != nil {
+			if err := r.model.AuditKey(p, space, []byte(key), got); err != nil {
 				return err
+			}
+			if got.Writer != nil {
+				r.stats.Writers++
 			}
 		}
 	}

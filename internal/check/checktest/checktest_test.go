@@ -33,14 +33,34 @@ func TestTheModelAllowsEveryAnswerOfTheMachines(t *testing.T) {
 		sum.Held += s.Held
 		sum.Cleared += s.Cleared
 		sum.Gone += s.Gone
+		sum.Writers += s.Writers
 		sum.addControl(&s)
 		sum.addCrons(&s)
 		sum.addBatches(&s)
 	}
 	t.Logf("%+v", sum)
 	if sum.Refused == 0 || sum.Replayed == 0 || sum.Granted == 0 || sum.Expired == 0 || sum.Restarts == 0 ||
-		sum.Closed == 0 || sum.Held == 0 || sum.Cleared == 0 || sum.Gone == 0 || sum.missesControl() || sum.missesCrons() || sum.missesBatches() {
+		sum.Closed == 0 || sum.Held == 0 || sum.Cleared == 0 || sum.Gone == 0 || sum.Writers == 0 || sum.missesControl() || sum.missesCrons() || sum.missesBatches() {
 		t.Errorf("the histories missed what they are for: %+v", sum)
+	}
+}
+
+// Batches are opened, sealed and cancelled in commits of others too, as clients' commits and the effects of tasks do.
+func TestTheModelAllowsBatchesInCommitsOfOthers(t *testing.T) {
+	histories := 20
+	if testing.Short() {
+		histories = 6
+	}
+	joined, effects := 0, 0
+	for seed := range uint64(histories) {
+		s, err := Run(Options{Seed: seed, Entries: 500, Join: true})
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		joined, effects = joined+s.Joined, effects+s.BatchEffects
+	}
+	if joined == 0 || effects == 0 {
+		t.Errorf("ops of batches came into %d commits, and were effects %d times", joined, effects)
 	}
 }
 

@@ -81,7 +81,8 @@ func (w *world) configureSpace() core.Op {
 		}
 		return &core.KeyspaceUse{Items: items}
 	}
-	config := core.KeyspaceConfig{WriteRate: int64(w.rand.IntN(2))}
+	n := w.rand.IntN(4)
+	config := core.KeyspaceConfig{WriteRate: int64(n % 2), Writers: n > 1}
 	if w.rand.IntN(3) == 0 {
 		config.Bytes = 100
 	}

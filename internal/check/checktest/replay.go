@@ -180,11 +180,11 @@ func (r *Replay) Audit(v core.View, p core.Partition, queues ...string) error {
 	}
 	for _, space := range r.model.Keyspaces(p) {
 		for _, key := range r.model.Keys(p, space) {
-			value, rev, ok, err := kv.Get(v, p, space, []byte(key))
+			got, err := kv.Read(v, p, space, []byte(key))
 			if err != nil {
 				return err
 			}
-			if err := r.model.AuditKey(p, space, []byte(key), value, rev, ok); err != nil {
+			if err := r.model.AuditKey(p, space, []byte(key), got); err != nil {
 				return err
 			}
 		}
