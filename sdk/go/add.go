@@ -235,6 +235,11 @@ type batch[A, R any] struct {
 	specs  []*millracev1.TaskSpec
 	index  []int // of specs in the caller's batch; nil: as they stand
 	invoke int64
+	// given are the ids that specs had before they were placed; nil: there is nothing to choose.
+	given []string
+	// moved has the partitions of specs that were placed again, by index, and renamed their new ids, by the ones they had before.
+	moved   map[int]int
+	renamed map[string]string
 
 	handles []*Handle[R] // of the caller's batch
 	errs    []error
@@ -271,7 +276,7 @@ func (b *batch[A, R]) split(partitions int) []*batch[A, R] {
 	if partitions <= 1 {
 		for i, s := range b.specs {
 			b.chain(i)
-			_, _ = place.Task(s, partitions, 0) // there is nothing to contradict
+			_, _ = place.Space{Partitions: partitions}.Task(s, 0) // there is nothing to contradict
 		}
 		return []*batch[A, R]{b}
 	}
@@ -286,7 +291,8 @@ func (b *batch[A, R]) split(partitions int) []*batch[A, R] {
 			free++
 		}
 		b.chain(i)
-		home, f := place.Task(s, partitions, (turn+max(free-1, 0)/runLength)%partitions)
+		given := s.Id
+		home, f := b.c.hub.Space().Task(s, (turn+max(free-1, 0)/runLength)%partitions)
 		if f != nil {
 			f.Field = "tasks[" + strconv.Itoa(i) + "]." + f.Field
 			b.fail(errorOf(f), i, i+1)
@@ -298,7 +304,7 @@ func (b *batch[A, R]) split(partitions int) []*batch[A, R] {
 			by[home] = p
 			parts = append(parts, p)
 		}
-		p.specs, p.index = append(p.specs, s), append(p.index, i)
+		p.specs, p.index, p.given = append(p.specs, s), append(p.index, i), append(p.given, given)
 	}
 	return parts
 }
@@ -320,9 +326,12 @@ func (b *batch[A, R]) chain(i int) {
 
 // together places all tasks in one partition, or refuses them.
 func (b *batch[A, R]) together(partitions int) []*batch[A, R] {
-	home := -1
+	home, space := -1, b.c.hub.Space()
 	for _, s := range b.specs {
-		if home = place.Create(s, partitions); home >= 0 {
+		b.given = append(b.given, s.Id)
+	}
+	for _, s := range b.specs {
+		if home = space.Create(s); home >= 0 {
 			break
 		}
 	}
@@ -332,7 +341,7 @@ func (b *batch[A, R]) together(partitions int) []*batch[A, R] {
 	var strays []string
 	for i, s := range b.specs {
 		b.chain(i)
-		if other, f := place.Task(s, partitions, home); f != nil || other != home {
+		if other, f := space.Task(s, home); f != nil || other != home {
 			strays = append(strays, "tasks["+strconv.Itoa(i)+"] of partition "+strconv.Itoa(other))
 		}
 	}
@@ -371,8 +380,12 @@ func (b *batch[A, R]) add(ctx context.Context, from int) int {
 	}
 	k := b.c.calls.New()
 	k.Specs, k.Bytes, k.Atomic = b.specs[from:to], bytes, b.all
-	k.PutIn(b.place)
+	k.PutIn(b.partition(from))
 	ended, f := b.c.calls.Do(ctx, k)
+	if f != nil && ended && b.all && !k.Unsure && b.replace(0, len(b.specs), f) {
+		b.c.calls.Free(k)
+		return b.add(ctx, from)
+	}
 	if f != nil {
 		if to-from == 1 {
 			f.Field = reindex(f.Field, b.at(from))
@@ -389,13 +402,53 @@ func (b *batch[A, R]) add(ctx context.Context, from int) int {
 	return to
 }
 
+// replace places the tasks from index from up to to again, which were refused because of their partition. It reports whether they belong
+// to another one by what is known now; else they stay as they are. A task is placed again once.
+func (b *batch[A, R]) replace(from, to int, f *fault.Fault) bool {
+	if _, again := b.moved[from]; again || b.given == nil || !b.c.hub.Repin(f, b.specs[from].Queue) {
+		return false
+	}
+	space, had := b.c.hub.Space(), make([]string, 0, to-from)
+	if b.moved == nil {
+		b.moved, b.renamed = map[int]int{}, map[string]string{}
+	}
+	for i := from; i < to; i++ {
+		s := b.specs[i]
+		had = append(had, s.Id)
+		s.Id = b.given[i]
+		for _, a := range s.After { // of the same chain
+			if id, ok := b.renamed[a.Id]; ok {
+				a.Id = id
+			}
+		}
+		home, f := space.Task(s, b.c.hub.Next(space.Partitions))
+		if f != nil || home == b.place || i > from && home != b.moved[from] {
+			for j, id := range had {
+				b.specs[from+j].Id = id
+			}
+			return false
+		}
+		b.moved[i], b.renamed[had[i-from]] = home, s.Id
+	}
+	return true
+}
+
+// partition is where task i goes.
+func (b *batch[A, R]) partition(i int) int {
+	if home, again := b.moved[i]; again {
+		return home
+	}
+	return b.place
+}
+
 // result takes the answer for one task; one that may be repeated is tried again alone.
 func (b *batch[A, R]) result(ctx context.Context, i int, r *millracev1.CreateResult, at *millracev1.At) {
 	f := fault.FromWire(r.Error)
-	if f != nil && f.Patience() > 0 && !b.all {
+	elsewhere := f != nil && !b.all && b.replace(i, i+1, f)
+	if f != nil && !b.all && (elsewhere || f.Patience() > 0) {
 		k := b.c.calls.New()
 		k.Specs, k.Bytes, k.Unsure = b.specs[i:i+1], wire.Size(b.specs[i]), f.Unknown
-		k.PutIn(b.place)
+		k.PutIn(b.partition(i))
 		ended, again := b.c.calls.Do(ctx, k)
 		if again == nil {
 			r, at = k.Created[0], k.At

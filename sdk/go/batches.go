@@ -2,6 +2,7 @@ package millrace
 
 import (
 	"context"
+	"math"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -44,7 +45,7 @@ type batchSettings struct {
 	req *millracev1.OpenBatchRequest
 	tag string
 	// Each makes one of the follow-ups of the request.
-	follows []func(c *Client) error
+	follows []func(codec Codec) error
 }
 
 // batchFunc makes an option of a function.
@@ -77,9 +78,9 @@ func OnSuccess[A, R any](j *JobOf[A, R], args A, opts ...AddOption) BatchOption 
 
 func followUp[A, R any](field string, j *JobOf[A, R], args A, opts []AddOption, put func(*millracev1.OpenBatchRequest, *millracev1.TaskTemplate)) BatchOption {
 	return batchFunc(func(s *batchSettings) {
-		s.follows = append(s.follows, func(c *Client) error {
+		s.follows = append(s.follows, func(codec Codec) error {
 			spec := new(millracev1.TaskSpec)
-			if err := j.fill(spec, c.opts.codec, args, opts); err != nil {
+			if err := j.fill(spec, codec, args, opts); err != nil {
 				return err
 			}
 			t, err := templateOf(field, spec)
@@ -132,31 +133,51 @@ func batchOf(b *millracev1.Batch, replayed bool) *TaskBatch {
 	}
 }
 
+// batchSettingsOf applies options.
+func batchSettingsOf(codec Codec, opts []BatchOption) (s batchSettings, err error) {
+	s.req = new(millracev1.OpenBatchRequest)
+	for _, o := range opts {
+		o.batch(&s)
+	}
+	for _, follow := range s.follows {
+		if err := follow(codec); err != nil {
+			return s, err
+		}
+	}
+	for field, text := range map[string]string{"id": s.req.Id, "tag": s.tag} {
+		if !utf8.ValidString(text) {
+			return s, badText(field)
+		}
+	}
+	if err := checkLabels(s.req.Labels); err != nil {
+		return s, err
+	}
+	if s.req.Id != "" && s.tag != "" {
+		return s, errorOf(fault.Invalid("id", "and tag are mutually exclusive"))
+	}
+	return s, nil
+}
+
+// followsPinned reports whether a task that the batch makes without a tag is of a pinned queue: then the batch must be in that partition.
+// pinned tells which queues are.
+func (s *batchSettings) followsPinned(pinned func(queue string) bool) bool {
+	for _, t := range []*millracev1.TaskTemplate{s.req.OnDone, s.req.OnSuccess} {
+		if t != nil && t.Tag == "" && pinned(t.Queue) {
+			return true
+		}
+	}
+	return false
+}
+
 // OpenBatch opens a batch (needs the scope task:create). Tasks are added to it by the option InBatch with its ID, at most 1,000,000, until
 // SealBatch says that there are no more.
 //
 // Errors: ErrAlreadyExists if the id is that of a batch that was opened with something else; ErrInvalid and ErrTooLarge with the field;
 // ErrExhausted when too many batches have not finished.
 func (c *Client) OpenBatch(ctx context.Context, opts ...BatchOption) (*TaskBatch, error) {
-	s := batchSettings{req: new(millracev1.OpenBatchRequest)}
-	for _, o := range opts {
-		o.batch(&s)
-	}
-	for _, follow := range s.follows {
-		if err := follow(c); err != nil {
-			return nil, err
-		}
-	}
-	for field, text := range map[string]string{"id": s.req.Id, "tag": s.tag} {
-		if !utf8.ValidString(text) {
-			return nil, badText(field)
-		}
-	}
-	if err := checkLabels(s.req.Labels); err != nil {
+	s, err := batchSettingsOf(c.opts.codec, opts)
+	if err != nil {
 		return nil, err
-	}
-	if s.req.Id != "" && s.tag != "" {
-		return nil, errorOf(fault.Invalid("id", "and tag are mutually exclusive"))
 	}
 	if s.req.Id == "" { // so that it is safe to repeat
 		n, f := c.calls.Learn(ctx)
@@ -166,8 +187,10 @@ func (c *Client) OpenBatch(ctx context.Context, opts ...BatchOption) (*TaskBatch
 		home := c.hub.Next(n)
 		if s.tag != "" {
 			home = place.Text(s.tag, n)
+		} else if n > 1 && s.followsPinned(func(queue string) bool { c.learnPinned(ctx, queue); return c.hub.Pinned(queue) }) {
+			home = place.Pinned
 		}
-		s.req.Id = place.Fresh().Placed(home, n).String()
+		s.req.Id = place.IDIn(home, n)
 	}
 	var resp *millracev1.OpenBatchResponse
 	if err := c.change(ctx, place.Of(s.req.Id, c.hub.Partitions()), func(ctx context.Context) (err error) {
@@ -227,14 +250,22 @@ type BatchCancel struct {
 	Force  bool   // running tasks are taken from their workers at once
 }
 
+// check refuses what no message can hold.
+func (how BatchCancel) check() error {
+	switch {
+	case !utf8.ValidString(how.Reason):
+		return badText("reason")
+	case how.Rate < 0 || int64(how.Rate) > math.MaxUint32:
+		return errorOf(fault.Invalid("rate", "must not be "+strconv.Itoa(how.Rate)))
+	}
+	return nil
+}
+
 // CancelBatch seals a batch and starts a job that cancels its tasks (needs the scope task:operate or admin). One that has finished is
 // ErrWrongState.
 func (c *Client) CancelBatch(ctx context.Context, id string, how BatchCancel) (*TaskBatch, error) {
-	if !utf8.ValidString(how.Reason) {
-		return nil, badText("reason")
-	}
-	if how.Rate < 0 {
-		return nil, errorOf(fault.Invalid("rate", "must not be "+strconv.Itoa(how.Rate)))
+	if err := how.check(); err != nil {
+		return nil, err
 	}
 	req := &millracev1.CancelBatchRequest{Id: id, Reason: how.Reason, Rate: uint32(how.Rate), Force: how.Force}
 	var resp *millracev1.CancelBatchResponse

@@ -190,3 +190,94 @@ func TestABatchOfAWideNamespaceIsOfOnePartition(t *testing.T) {
 		}
 	})
 }
+
+func TestOpsOfBatchesCommitTogether(t *testing.T) {
+	eachTransport(t, opsOfBatchesCommitTogether)
+}
+
+func opsOfBatchesCommitTogether(t *testing.T, opts ...millrace.Option) {
+	c := dial(t, opts...)
+	ctx := t.Context()
+	part, found := millrace.Job[int, int]("split"), millrace.Job[int, int]("found")
+	var whole string
+	var h *millrace.Handle[int]
+	err := c.Commit(ctx, func(tx *millrace.Tx) {
+		whole = tx.OpenBatch(millrace.OnDone(found, 9), millrace.BatchLabels(map[string]string{"env": "test"}))
+		h = part.AddTx(tx, 1, millrace.InBatch(whole))
+		tx.SealBatch(whole)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := c.Batch(ctx, whole)
+	if err != nil || b.State != millrace.BatchSealed || b.Counts != (millrace.BatchCounts{Total: 1, Waiting: 1}) || b.OnDone != "found" || b.Labels["env"] != "test" {
+		t.Fatalf("%+v, %v", b, err)
+	}
+	// The completion opens a batch of what it found.
+	made := make(chan string, 1)
+	w := c.Worker(millrace.Slots(1))
+	part.Handle(w, func(_ context.Context, task *millrace.Task, n int) (int, error) {
+		fx := task.Effects()
+		id := fx.OpenBatch()
+		found.AddTx(fx, n, millrace.InBatch(id), millrace.In(time.Hour))
+		fx.SealBatch(id)
+		made <- id
+		return n, nil
+	})
+	working, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(working) }()
+	if b, err = c.WaitBatch(ctx, whole); err != nil || b.DoneTask == "" {
+		t.Errorf("%+v, %v", b, err)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	part2 := <-made
+	if b, err = c.Batch(ctx, part2); err != nil || b.State != millrace.BatchSealed || b.Counts != (millrace.BatchCounts{Total: 1, Waiting: 1}) {
+		t.Errorf("%+v, %v", b, err)
+	}
+	did, err := c.Effects(ctx, h.ID)
+	if err != nil || len(did.Effects) != 3 || did.Effects[0].Op != "batch_open" || string(did.Effects[0].Key) != part2 || did.Effects[2].Op != "batch_seal" {
+		t.Errorf("%+v, %v", did, err)
+	}
+	if err := c.Commit(ctx, func(tx *millrace.Tx) { tx.CancelBatch(part2, millrace.BatchCancel{Reason: "wrong", Rate: 500}) }); err != nil {
+		t.Fatal(err)
+	}
+	if b, err = c.WaitBatch(ctx, part2); err != nil || b.Cancel == nil || b.Cancel.Reason != "wrong" || b.Counts != (millrace.BatchCounts{Total: 1, Cancelled: 1}) {
+		t.Errorf("%+v, %v", b, err)
+	}
+	opsOfBatchesAreRefusedTogether(ctx, t, c)
+}
+
+func opsOfBatchesAreRefusedTogether(ctx context.Context, t *testing.T, c *millrace.Client) {
+	t.Helper()
+	job := millrace.Job[int, int]("split")
+	open, err := c.OpenBatch(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c2 := range map[string]struct {
+		build func(tx *millrace.Tx)
+		want  error
+	}{
+		"a batch that is not there": {func(tx *millrace.Tx) { tx.SealBatch(open.ID); tx.SealBatch(millrace.NewID()) }, millrace.ErrNotFound},
+		"a task after the seal":     {func(tx *millrace.Tx) { tx.SealBatch(open.ID); job.AddTx(tx, 1, millrace.InBatch(open.ID)) }, millrace.ErrWrongState},
+		"another one of its id": {func(tx *millrace.Tx) {
+			tx.SealBatch(open.ID)
+			tx.OpenBatch(millrace.BatchID(open.ID), millrace.OnDone(job, 1))
+		}, millrace.ErrAlreadyExists},
+		"an id and a tag":         {func(tx *millrace.Tx) { tx.OpenBatch(millrace.BatchID(open.ID), millrace.BatchTag("t")) }, millrace.ErrInvalid},
+		"a follow-up with a time": {func(tx *millrace.Tx) { tx.OpenBatch(millrace.OnDone(job, 1, millrace.In(time.Hour))) }, millrace.ErrInvalid},
+		"a rate below 0":          {func(tx *millrace.Tx) { tx.CancelBatch(open.ID, millrace.BatchCancel{Rate: -1}) }, millrace.ErrInvalid},
+		"an id that is not text":  {func(tx *millrace.Tx) { tx.SealBatch("\xff") }, millrace.ErrInvalid},
+	} {
+		if err := c.Commit(ctx, c2.build); !errors.Is(err, c2.want) {
+			t.Errorf("%s: %v, want %v", name, err, c2.want)
+		}
+	}
+	if b, err := c.Batch(ctx, open.ID); err != nil || b.State != millrace.BatchOpen || b.Counts.Total != 0 {
+		t.Errorf("after refused commits: %+v, %v", b, err)
+	}
+}

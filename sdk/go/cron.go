@@ -156,6 +156,7 @@ type Cron struct {
 	Priority    int
 	Key         string
 	Cost        int
+	Limiters    []string
 	Tag         string
 	Labels      map[string]string
 
@@ -176,7 +177,7 @@ func cronOf(c *millracev1.Cron) *Cron {
 		Name: c.GetName(), Schedule: cfg.GetSchedule(), Zone: cfg.GetZone(), Words: c.GetWords(), Jitter: cfg.GetJitter().AsDuration(),
 		Start: timeOf(cfg.GetStart()), End: timeOf(cfg.GetEnd()), Paused: cfg.GetPaused(), Overlap: CronOverlap(cfg.GetOverlap()), CatchUp: CronCatchUp(cfg.GetCatchUp()),
 		Queue: t.GetQueue(), Kind: cmp.Or(t.GetKind(), t.GetQueue()), Payload: t.GetPayload(), ContentType: cmp.Or(t.GetContentType(), "application/json"),
-		Priority: int(t.GetPriority()), Key: t.GetKey(), Cost: int(max(t.GetCost(), 1)), Tag: t.GetTag(), Labels: maps.Clone(t.GetLabels()),
+		Priority: int(t.GetPriority()), Key: t.GetKey(), Cost: int(max(t.GetCost(), 1)), Limiters: t.GetLimiters(), Tag: t.GetTag(), Labels: maps.Clone(t.GetLabels()),
 		Version: c.GetVersion(), Next: timeOf(c.GetNextAt()), Waiting: timeOf(c.GetWaitingAt()), Created: timeOf(c.GetCreatedAt()),
 		Updated: timeOf(c.GetUpdatedAt()), By: c.GetBy(), Runs: c.GetRuns(), LastRun: cronRunOf(c.GetLastRun()),
 	}

@@ -22,14 +22,14 @@ type Event struct {
 	// Partial says that not all rows could be read: a leader that knows workers did not answer, or there are too many.
 	Partial bool `json:"partial"`
 	// Rows are objects as REST has them: of a queue its counters, of a task the task without payload and result, of a job its progress,
-	// of a worker what the list of workers has, its times to 10 seconds.
+	// of a worker what the list of workers has, its times to 10 seconds, of a cron, a limiter or a batch what a list of them has.
 	Rows []json.RawMessage `json:"rows"`
 	// Gone are the ids of rows that are not there any more: of a worker its id, a line feed and its host.
 	Gone []string `json:"gone"`
 }
 
-// Events tells what changes in topics, until ctx ends: TopicOverview, TopicQueues, TopicWorkers, TopicQueue, TopicTask and TopicBulk (needs
-// the scope task:read). Each topic begins with a whole event. A reader that is slow gets the newest state, in one event. A stream that was lost is
+// Events tells what changes in topics, until ctx ends: TopicOverview, TopicQueues, TopicWorkers, TopicCrons, TopicLimiters, TopicQueue,
+// TopicTask, TopicBulk and TopicBatch (needs the scope task:read). Each topic begins with a whole event. A reader that is slow gets the newest state, in one event. A stream that was lost is
 // opened again, and goes on where it was; what is refused ends the iteration with its error. It needs REST.
 func (c *Client) Events(ctx context.Context, topics ...string) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
@@ -76,6 +76,8 @@ const (
 	TopicOverview = "overview" // all queues in sum
 	TopicQueues   = "queues"   // each queue
 	TopicWorkers  = "workers"
+	TopicCrons    = "crons"    // the first 100 by name, each with its last run, without the payloads of their templates
+	TopicLimiters = "limiters" // each limiter with what is used of it
 )
 
 // TopicQueue is the topic of a queue's counters.
@@ -86,3 +88,6 @@ func TopicTask(id string) string { return "task:" + id }
 
 // TopicBulk is the topic of a job about many tasks.
 func TopicBulk(id string) string { return "bulk:" + id }
+
+// TopicBatch is the topic of a batch and its counts.
+func TopicBatch(id string) string { return "batch:" + id }

@@ -11,7 +11,7 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
-// What follows is the code of docs/start/cron.md and docs/start/limits.md.
+// What follows is the code of docs/start/cron.md, docs/start/limits.md and docs/start/batches.md.
 
 func weekly(ctx context.Context, c *millrace.Client) error {
 	report := millrace.Job[string, string]("report").Queue("reports")
@@ -73,6 +73,76 @@ func call(ctx context.Context, c *millrace.Client, t *millrace.Task, url string)
 	return millrace.Snooze(wait)
 }
 
+func shared(ctx context.Context, c *millrace.Client) error {
+	two := millrace.LimiterConfig{Concurrency: 2, Rate: millrace.Rate{Limit: 600, Per: time.Minute}}
+	if _, err := c.SetLimiter(ctx, "openai", two); err != nil {
+		return err
+	}
+	if _, err := c.Queue("transcribe").Update(ctx, func(cfg *millrace.QueueConfig) {
+		cfg.Limiters = []string{"openai"} // all tasks of the queue
+	}); err != nil {
+		return err
+	}
+	summary := millrace.Job[string, string]("summary").Limiters("openai") // each of its tasks
+	chat := millrace.Job[string, string]("chat")
+	one, err := summary.Add(ctx, c, "report")
+	if err != nil {
+		return err
+	}
+	other, err := chat.Add(ctx, c, "hello", millrace.Limiters("openai"), millrace.Cost(2)) // this one
+	if err != nil {
+		return err
+	}
+	shown, err := c.Limiter(ctx, "openai")
+	if err != nil {
+		return err
+	}
+	fmt.Println(shown.Used, shown.Tasks, shown.Queues)
+	w := c.Worker(millrace.Weights(map[string]int{"chat": 3}))
+	summary.Handle(w, func(_ context.Context, _ *millrace.Task, text string) (string, error) { return text + ": done", nil })
+	chat.Handle(w, func(_ context.Context, _ *millrace.Task, text string) (string, error) { return text + "!", nil })
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	go w.Run(working)
+	first, err := one.Wait(ctx)
+	if err != nil {
+		return err
+	}
+	second, err := other.Wait(ctx)
+	fmt.Println(first, second)
+	return err
+}
+
+func load(ctx context.Context, c *millrace.Client, files []string) error {
+	imports := millrace.Job[string, int]("import")
+	report := millrace.Job[string, string]("report").Queue("reports")
+	b, err := c.OpenBatch(ctx, millrace.OnDone(report, "import"), millrace.BatchLabels(map[string]string{"of": "import"}))
+	if err != nil {
+		return err
+	}
+	if _, err := imports.AddMany(ctx, c, files, millrace.InBatch(b.ID)); err != nil {
+		return err
+	}
+	if _, err := c.SealBatch(ctx, b.ID); err != nil { // no more tasks come
+		return err
+	}
+	w := c.Worker()
+	imports.Handle(w, func(_ context.Context, _ *millrace.Task, file string) (int, error) { return len(file), nil })
+	report.Handle(w, func(_ context.Context, t *millrace.Task, of string) (string, error) {
+		return of + " of " + t.Headers["millrace-batch"], nil
+	})
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	go w.Run(working)
+	done, err := c.WaitBatch(ctx, b.ID)
+	if err != nil {
+		return err
+	}
+	told, err := report.Of(c, done.DoneTask).Wait(ctx)
+	fmt.Println(done.State, done.Counts.Completed, told == "import of "+b.ID)
+	return err
+}
+
 // asked is how often ask was called.
 var asked int
 
@@ -124,13 +194,33 @@ func ExampleTx_PauseQueue() {
 	// Output: 2 1
 }
 
+// A limiter bounds the tasks of several jobs together.
+func ExampleClient_SetLimiter() {
+	ctx := context.Background()
+	c := must(millrace.Dial(ctx, millrace.Namespace("limiters")))
+	defer func() { _ = c.Close() }()
+	must(0, shared(ctx, c))
+	// Output:
+	// 0 2 [transcribe]
+	// report: done hello!
+}
+
+// A batch makes a task when all of its tasks have ended.
+func ExampleClient_OpenBatch() {
+	ctx := context.Background()
+	c := must(millrace.Dial(ctx, millrace.Namespace("batches")))
+	defer func() { _ = c.Close() }()
+	must(0, load(ctx, c, []string{"a.csv", "b.csv"}))
+	// Output: finished 2 true
+}
+
 // TestTheCodeOfThePagesIsThatOfExamples holds the pages to what is run here.
 func TestTheCodeOfThePagesIsThatOfExamples(t *testing.T) {
 	code, err := os.ReadFile("example_admin_test.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, page := range []string{"cron", "limits"} {
+	for _, page := range []string{"cron", "limits", "batches"} {
 		text, err := os.ReadFile("../../docs/start/" + page + ".md")
 		if err != nil {
 			t.Fatal(err)

@@ -129,7 +129,49 @@ func opLine(op *millracev1.Op) json.RawMessage {
 		l.moment("until", x.QueuePause.Until)
 		l.text("reason", x.QueuePause.Reason)
 		l.flag("resume", x.QueuePause.Resume)
+	case *millracev1.Op_BatchOpen, *millracev1.Op_BatchSeal, *millracev1.Op_BatchCancel:
+		batchLine(l, op)
 	}
+	return l.end()
+}
+
+// batchLine describes an op of batches.
+func batchLine(l *effectLine, op *millracev1.Op) {
+	switch x := op.Op.(type) {
+	case *millracev1.Op_BatchOpen:
+		l.field("op", "batch_open")
+		l.field("id", x.BatchOpen.Id)
+		if len(x.BatchOpen.Labels) > 0 {
+			l.field("labels", x.BatchOpen.Labels)
+		}
+		for _, f := range []struct {
+			name string
+			of   *millracev1.TaskTemplate
+		}{{"on_done", x.BatchOpen.OnDone}, {"on_success", x.BatchOpen.OnSuccess}} {
+			if f.of != nil {
+				l.field(f.name, templateLine(f.of))
+			}
+		}
+	case *millracev1.Op_BatchSeal:
+		l.field("op", "batch_seal")
+		l.field("id", x.BatchSeal.Id)
+	case *millracev1.Op_BatchCancel:
+		l.field("op", "batch_cancel")
+		l.field("id", x.BatchCancel.Id)
+		l.text("reason", x.BatchCancel.Reason)
+		l.count("rate", int64(x.BatchCancel.Rate))
+		l.flag("force", x.BatchCancel.Force)
+	}
+}
+
+// templateLine describes a task that a batch makes.
+func templateLine(t *millracev1.TaskTemplate) json.RawMessage {
+	l := new(effectLine)
+	taskFields(l, &millracev1.TaskSpec{
+		Queue: t.Queue, Kind: t.Kind, Payload: t.Payload, ContentType: t.ContentType, Headers: t.Headers, Priority: t.Priority, MaxAttempts: t.MaxAttempts,
+		MaxCrashes: t.MaxCrashes, MaxDeliveries: t.MaxDeliveries, Lease: t.Lease, MaxRun: t.MaxRun, Labels: t.Labels, Tag: t.Tag, Key: t.Key, Cost: t.Cost,
+		Limiters: t.Limiters,
+	})
 	return l.end()
 }
 
@@ -217,9 +259,14 @@ func pointLine(l *effectLine, u *millracev1.VectorUpsert) {
 // taskLine describes a task that is made.
 func taskLine(l *effectLine, s *millracev1.TaskSpec) {
 	l.field("op", "task_create")
+	taskFields(l, s)
+}
+
+// taskFields adds what is said of a task.
+func taskFields(l *effectLine, s *millracev1.TaskSpec) {
 	l.field("queue", s.Queue)
 	l.field("kind", s.Kind)
-	l.field("id", s.Id)
+	l.text("id", s.Id)
 	isJSON := s.ContentType == "" || strings.HasPrefix(s.ContentType, "application/json")
 	switch {
 	case len(s.Payload) == 0:
@@ -254,6 +301,7 @@ func taskLine(l *effectLine, s *millracev1.TaskSpec) {
 		}
 		l.field("headers", headers)
 	}
+	l.text("batch", s.Batch)
 	if len(s.After) > 0 {
 		after := make([]json.RawMessage, len(s.After))
 		for i, a := range s.After {
@@ -269,6 +317,7 @@ func taskLine(l *effectLine, s *millracev1.TaskSpec) {
 	if d := DepFailure(s.OnDepFailure - millracev1.OnDepFailure_HOLD); d > DepHold {
 		l.field("on_dep_failure", d.String())
 	}
+	l.text("batch", s.Batch)
 	if u := s.Unique; u != nil {
 		one := new(effectLine)
 		one.field("key", u.Key)

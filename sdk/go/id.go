@@ -19,7 +19,7 @@ func (c *Client) NewID(ctx context.Context, opts ...AddOption) (string, error) {
 		o.task(spec)
 	}
 	spec.Id = ""
-	if _, f := place.Task(spec, n, -1); f != nil {
+	if _, f := (place.Space{Partitions: n}).Task(spec, -1); f != nil {
 		return "", errorOf(f)
 	}
 	return spec.Id, nil

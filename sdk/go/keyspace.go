@@ -14,6 +14,8 @@ type KeyspaceConfig struct {
 	Bytes           int64  // on disk, of one replica, measured every 10 s
 	WritesPerSecond int64  // of puts, of all nodes together
 	BytesPerSecond  int64  // of keys and values put, of all nodes together
+	// Writers keeps with each key the task that wrote it last: see Value.Writer.
+	Writers bool
 }
 
 // KeyspaceInfo is a keyspace and what is in it.
@@ -36,7 +38,7 @@ func keyspaceInfo(s *millracev1.KeyspaceStats) KeyspaceInfo {
 		OverQuota: s.GetOverQuota(),
 		Config: KeyspaceConfig{
 			Version: c.GetVersion(), Bytes: c.GetQuota().GetBytes(), WritesPerSecond: c.GetQuota().GetWritesPerSecond(),
-			BytesPerSecond: c.GetQuota().GetBytesPerSecond(),
+			BytesPerSecond: c.GetQuota().GetBytesPerSecond(), Writers: c.GetWriters(),
 		},
 	}
 }
@@ -54,7 +56,7 @@ func (k KV) Info(ctx context.Context) (KeyspaceInfo, error) {
 // Configure replaces the keyspace's configuration, or makes the keyspace (needs the scope admin). It returns the version,
 // which rises only when something changes.
 func (k KV) Configure(ctx context.Context, config KeyspaceConfig) (version uint64, err error) {
-	req := &millracev1.SetKeyspaceRequest{Keyspace: k.keyspace, Config: &millracev1.KeyspaceConfig{Quota: &millracev1.KeyspaceQuota{
+	req := &millracev1.SetKeyspaceRequest{Keyspace: k.keyspace, Config: &millracev1.KeyspaceConfig{Writers: config.Writers, Quota: &millracev1.KeyspaceQuota{
 		Bytes: config.Bytes, WritesPerSecond: config.WritesPerSecond, BytesPerSecond: config.BytesPerSecond,
 	}}}
 	var resp *millracev1.SetKeyspaceResponse

@@ -27,9 +27,26 @@ type Value struct {
 	Bytes []byte
 	Rev   uint64 // rises with each write of the key; fit for IfRev, and no count of versions
 	At    Place  // where the read stands in the log
+	// Writer is the task that wrote the key last. It is nil for a write from outside of any task, and for one from before the
+	// keyspace kept writers (KeyspaceConfig.Writers).
+	Writer *KeyWriter
 
 	// codec decodes the value: the client's.
 	codec Codec
+}
+
+// KeyWriter is the task that wrote a key: by the effects of an attempt, or in a commit under its lease.
+type KeyWriter struct {
+	Task  string // its id
+	Token uint64 // of the attempt
+}
+
+// writerOf reads what the contract says of who wrote a key.
+func writerOf(w *millracev1.KeyWriter) *KeyWriter {
+	if w == nil {
+		return nil
+	}
+	return &KeyWriter{Task: w.GetTask(), Token: w.GetToken()}
 }
 
 // String returns the bytes as text.
@@ -63,7 +80,7 @@ func (k KV) Get(ctx context.Context, key string, opts ...ReadOption) (Value, err
 		line.Value = string(resp.Value)
 		k.c.record(line, resp.At, nil)
 	}
-	return Value{Bytes: resp.Value, Rev: resp.Rev, At: placeOf(resp.At), codec: k.c.opts.codec}, nil
+	return Value{Bytes: resp.Value, Rev: resp.Rev, At: placeOf(resp.At), Writer: writerOf(resp.Writer), codec: k.c.opts.codec}, nil
 }
 
 // Put stores value as TxKV.Put does and returns the key's new revision. Errors: ErrPrecondition if an option does not hold;

@@ -41,7 +41,7 @@ func (k KV) GetMany(ctx context.Context, keys []string, opts ...ReadOption) (val
 		for _, r := range resp.Results {
 			v := Value{codec: k.c.opts.codec}
 			if r.Found {
-				v.Bytes, v.Rev = r.Value, r.Rev
+				v.Bytes, v.Rev, v.Writer = r.Value, r.Rev, writerOf(r.Writer)
 			}
 			if len(resp.At) == 1 {
 				v.At = placeOf(resp.At[0])
@@ -100,7 +100,7 @@ func (k KV) entries(ctx context.Context, req *millracev1.KVRangeRequest) iter.Se
 		}
 		for err == nil {
 			for _, p := range chunk.Items {
-				if !yield(Entry{string(p.Key), Value{Bytes: p.Value, Rev: p.Rev, At: at, codec: k.c.opts.codec}}, nil) {
+				if !yield(Entry{string(p.Key), Value{Bytes: p.Value, Rev: p.Rev, At: at, Writer: writerOf(p.Writer), codec: k.c.opts.codec}}, nil) {
 					return
 				}
 			}

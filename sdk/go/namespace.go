@@ -20,6 +20,8 @@ type NamespaceInfo struct {
 	RecentKeyBytesPerSecond  uint64
 	OvershootKeyWrites       uint64
 	OvershootKeyBytesWritten uint64
+
+	Refusals Refusals // of these bounds, and of other limits of what is in the namespace
 }
 
 // NamespaceConfig rules a namespace.
@@ -106,7 +108,7 @@ func (c *Client) Namespace(ctx context.Context) (*NamespaceInfo, error) {
 		MeasuredKeyBytes: resp.MeasuredKeyBytes, OverKeyBytes: resp.OverKeyBytes,
 		RecentKeyWritesPerSecond: resp.RecentKeyWritesPerSecond, RecentKeyBytesPerSecond: resp.RecentKeyBytesPerSecond,
 		OvershootKeyWrites: resp.OvershootKeyWrites, OvershootKeyBytesWritten: resp.OvershootKeyBytesWritten,
-		Partitions: partitionInfos(resp.Partitions),
+		Partitions: partitionInfos(resp.Partitions), Refusals: refusalsOf(resp.Refusals),
 	}, nil
 }
 

@@ -262,3 +262,130 @@ func TestTasksOfAllPartitionsAreFinishedOverAnotherTransport(t *testing.T) {
 	}
 	close(gate)
 }
+
+// pinnedTo fails the test unless a task is in a partition; below 0: in any but the first.
+func pinnedTo[R any](t *testing.T, h *millrace.Handle[R], first bool) {
+	t.Helper()
+	info, err := h.Get(bounded(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if (info.At.Partition == 0) != first {
+		t.Fatalf("task %s is in partition %d, in the first: %v", h.ID, info.At.Partition, first)
+	}
+}
+
+// away is a tag, key or unique key of another partition than the first.
+func away(t *testing.T, c *millrace.Client) string {
+	t.Helper()
+	for i := 0; ; i++ {
+		text := fmt.Sprint("away", i)
+		h, err := millrace.Job[int, int]("free").Add(bounded(t), c, i, millrace.Tag(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info, err := h.Get(bounded(t)); err != nil {
+			t.Fatal(err)
+		} else if info.At.Partition != 0 {
+			return text
+		}
+	}
+}
+
+func TestTasksOfAQueueBoundedAsAWholeAreInOnePartition(t *testing.T) {
+	eachPartitioned(t, func(t *testing.T, dial func() *millrace.Client) {
+		c := dial()
+		text := away(t, c)
+		job := millrace.Job[int, int]("pinned")
+		// It is not bounded yet: the key says where the task is, and the client knows no better.
+		h, err := job.Add(bounded(t), c, 0, millrace.Key(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pinnedTo(t, h, false)
+		bound := func(n int64) {
+			t.Helper()
+			if _, err := c.Queue("pinned").Update(bounded(t), func(cfg *millrace.QueueConfig) { cfg.Concurrency = n }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		bound(1)
+		if h, err = job.Add(bounded(t), c, 1, millrace.Key(text)); err != nil { // finds out
+			t.Fatal(err)
+		}
+		pinnedTo(t, h, true)
+		if h, err = job.Add(bounded(t), dial(), 2, millrace.UniqueKey(text, 0)); err != nil {
+			t.Fatal(err)
+		}
+		pinnedTo(t, h, true)
+		given, err := job.Add(bounded(t), dial(), 3, millrace.ID(millrace.NewID()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pinnedTo(t, given, true)
+		_, err = job.Add(bounded(t), dial(), 4, millrace.Tag(text))
+		if e, ok := errors.AsType[*millrace.Error](err); !ok || e.Code != millrace.CodeWrongPartition || e.Reason != "queue_pinned" || e.Outcome != millrace.Refused {
+			t.Errorf("a tag of another partition: %v", err)
+		}
+		many := make([]int, 200)
+		hs, err := job.AddMany(bounded(t), dial(), many, millrace.Each(func(i int) []millrace.AddOption {
+			return []millrace.AddOption{millrace.Key(fmt.Sprint("k", i))}
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		chain, err := job.AddMany(bounded(t), dial(), many[:40], millrace.AfterPrevious())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := job.AddAll(bounded(t), dial(), many[:40], millrace.AfterPrevious())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, h := range slices.Concat(hs, chain, all) {
+			pinnedTo(t, h, true)
+		}
+		if info, err := chain[39].Get(bounded(t)); err != nil || len(info.After) != 1 || info.After[0].ID != chain[38].ID {
+			t.Errorf("the end of a chain: %+v, %v", info.After, err)
+		}
+		var byTx *millrace.Handle[int]
+		if err := dial().Commit(bounded(t), func(tx *millrace.Tx) { byTx = job.AddTx(tx, 5, millrace.Key(text)) }); err != nil {
+			t.Fatal(err)
+		}
+		pinnedTo(t, byTx, true)
+		// A batch that makes such a task is there too; the server refuses it elsewhere.
+		for other := dial(); len(many) > 190; many = many[1:] {
+			if _, err := other.OpenBatch(bounded(t), millrace.OnDone(job, 6)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// And when the limit goes, keys say again where tasks are, to a client that thought otherwise too.
+		bound(0)
+		if h, err = job.Add(bounded(t), c, 6, millrace.Key(text)); err != nil {
+			t.Fatal(err)
+		}
+		pinnedTo(t, h, false)
+	})
+}
+
+// A batch goes where its follow-ups must be, whichever of the two is of a pinned queue. By chance it would be there one time in four.
+func TestABatchIsOpenedWhereItsFollowUpsMustBe(t *testing.T) {
+	eachPartitioned(t, func(t *testing.T, dial func() *millrace.Client) {
+		c := dial()
+		if _, err := c.Queue("pinned").Update(bounded(t), func(cfg *millrace.QueueConfig) { cfg.Concurrency = 1 }); err != nil {
+			t.Fatal(err)
+		}
+		free, job := millrace.Job[int, int]("free"), millrace.Job[int, int]("pinned")
+		for i := range 12 {
+			err := dial().Commit(bounded(t), func(tx *millrace.Tx) {
+				tx.OpenBatch(millrace.OnDone(free, i), millrace.OnSuccess(job, i))
+			})
+			if err != nil {
+				t.Fatalf("open a batch in a commit: %v", err)
+			}
+			if _, err := dial().OpenBatch(bounded(t), millrace.OnDone(free, i), millrace.OnSuccess(job, i)); err != nil {
+				t.Fatalf("open a batch: %v", err)
+			}
+		}
+	})
+}

@@ -329,7 +329,7 @@ func TestACommitOfTwoPartitionsIsRefusedBeforeItIsSent(t *testing.T) {
 	zero := ns.stream(0, 0)
 	one := ns.stream(0, 1)
 	frame := one.commit()
-	if n := place.Create(frame.Commit.Ops[1].GetTaskCreate(), 2); n != 1 {
+	if n := (place.Space{Partitions: 2}).Create(frame.Commit.Ops[1].GetTaskCreate()); n != 1 {
 		t.Errorf("the task is of partition %d, want that of the first op, 1", n)
 	}
 	one.committed(frame)

@@ -49,10 +49,10 @@ type QueueConfig struct {
 	// Order says how many tasks of a key run at once: "fifo", the default, as many as limits allow; "strict" one, and one that waits to
 	// be tried again holds up its key.
 	Order       string
-	Concurrency int64 // tasks that run at once, per partition; 0 = no bound
-	Rate        Rate  // of the queue, per partition
+	Concurrency int64 // tasks that run at once; 0 = no bound
+	Rate        Rate  // of the queue
 	PerKey      KeyLimits
-	MaxWorkers  int // workers that have tasks at once, per partition; 0 = no bound
+	MaxWorkers  int // workers that have tasks at once; 0 = no bound
 	// DeadLetter is the queue in which a copy is made of each task that dies; empty: none. It must not lead back to the queue.
 	DeadLetter string
 	// Limiters are the names of at most 4 limiters that each of its tasks needs besides those that the task names.
@@ -172,49 +172,48 @@ func queueConfig(w *millracev1.QueueConfig) QueueConfig {
 
 // Get reads the configuration.
 func (q Queue) Get(ctx context.Context) (QueueConfig, error) {
+	cfg, err := q.get(ctx)
+	if err != nil {
+		return QueueConfig{}, err
+	}
+	return queueConfig(cfg), nil
+}
+
+func (q Queue) get(ctx context.Context) (*millracev1.QueueConfig, error) {
 	var resp *millracev1.GetQueueResponse
 	err := q.c.read(ctx, anywhere, func(ctx context.Context) (err error) {
 		resp, err = q.c.queues.Get(ctx, &millracev1.GetQueueRequest{Queue: q.name})
 		return err
 	})
-	if err != nil {
-		return QueueConfig{}, err
+	return resp.GetConfig(), err
+}
+
+// learnPinned finds out whether a queue is pinned, if the client does not know yet. Where it cannot ask, the server judges what it sends.
+func (c *Client) learnPinned(ctx context.Context, queue string) {
+	if _, known := c.hub.KnowsPinned(queue); known {
+		return
 	}
-	return queueConfig(resp.Config), nil
+	cfg, err := c.Queue(queue).get(ctx)
+	switch {
+	case err == nil:
+		c.hub.LearnPinned(queue, cfg.GetPinned())
+	case errors.Is(err, ErrNotFound), codeOf(err) == string(CodePermissionDenied):
+		c.hub.LearnPinned(queue, false)
+	}
 }
 
 // Set replaces the configuration, whose Version must be 0 or the one in force, and returns the new version. The same
 // configuration again changes nothing.
 func (q Queue) Set(ctx context.Context, cfg QueueConfig) (version uint64, err error) {
 	if cfg.Version == 0 {
-		return q.set(ctx, cfg, nil)
+		return q.set(ctx, cfg.wire(), nil)
 	}
-	return q.set(ctx, cfg, &cfg.Version)
-}
-
-// updateTries is how often Update begins again: far more often than people and programs change one queue at once.
-const updateTries = 20
-
-// Update reads the configuration, has change set fields of it, and sets it if it was not changed meanwhile; else it begins
-// again, so change may be called several times. A queue that is not there is made. It returns the new version.
-func (q Queue) Update(ctx context.Context, change func(cfg *QueueConfig)) (version uint64, err error) {
-	for range updateTries {
-		var cfg QueueConfig
-		if cfg, err = q.Get(ctx); err != nil && !errors.Is(err, ErrNotFound) {
-			return 0, err
-		}
-		was := cfg.Version
-		change(&cfg)
-		if version, err = q.set(ctx, cfg, &was); !errors.Is(err, ErrPrecondition) {
-			return version, err
-		}
-	}
-	return 0, err
+	return q.set(ctx, cfg.wire(), &cfg.Version)
 }
 
 // set replaces the configuration, if its version is the one given; nil: whatever it is.
-func (q Queue) set(ctx context.Context, cfg QueueConfig, ifVersion *uint64) (version uint64, err error) {
-	req := &millracev1.SetQueueRequest{Queue: q.name, Config: cfg.wire(), IfVersion: ifVersion}
+func (q Queue) set(ctx context.Context, cfg *millracev1.QueueConfig, ifVersion *uint64) (version uint64, err error) {
+	req := &millracev1.SetQueueRequest{Queue: q.name, Config: cfg, IfVersion: ifVersion}
 	var resp *millracev1.SetQueueResponse
 	err = q.c.change(ctx, anywhere, func(ctx context.Context) (err error) {
 		resp, err = q.c.queues.Set(ctx, req)

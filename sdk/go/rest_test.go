@@ -6,11 +6,13 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -144,6 +146,32 @@ func TestACommitThatLeftOnTheStreamIsUnknownWhenTheClientGoesOverToREST(t *testi
 	got := w.bodies("POST /v1/commit")
 	if err := json.Unmarshal([]byte(got[0]), &sent); err != nil || len(sent.RequestID) != 32 {
 		t.Errorf("got %s, want a request id", got)
+	}
+}
+
+func TestAWriterOverRESTIsATaskAndItsToken(t *testing.T) {
+	f, w := newFake(t), newWeb(t)
+	c := w.client(f, Transport(TransportREST))
+	defer f.end(c)
+	var header atomic.Value // what a request is answered with; one that was given up may still read it
+	w.handle("GET /v1/kv/n/keys/k", func(out http.ResponseWriter, _ *http.Request) {
+		out.Header().Set("Millrace-Index", "0/0/7")
+		out.Header().Set("Millrace-Rev", "7")
+		out.Header().Set("Millrace-Writer", header.Load().(string))
+		_, _ = io.WriteString(out, "v")
+	})
+	for _, wrong := range []string{"nonsense", "01J x", " 3", "01J 3 4"} {
+		header.Store(wrong)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		if v, err := c.KV("n").Get(ctx, "k"); !errors.Is(err, ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%q: got %+v, %v", wrong, v.Writer, err)
+		}
+		cancel()
+	}
+	header.Store("01J 18446744073709551615")
+	v, err := c.KV("n").Get(t.Context(), "k")
+	if err != nil || v.Writer == nil || *v.Writer != (KeyWriter{Task: "01J", Token: math.MaxUint64}) {
+		t.Errorf("got %+v, %v", v.Writer, err)
 	}
 }
 

@@ -2,6 +2,7 @@ package millrace
 
 import (
 	"context"
+	"time"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
 )
@@ -51,6 +52,41 @@ type TenantInfo struct {
 	// Tasks that were created lately, where there is a rate, and those that passed beyond it and are not made good yet.
 	RecentTaskCreatesPerSecond uint64
 	OvershootTaskCreates       uint64
+
+	Refusals Refusals // of these bounds
+}
+
+// Refusals are what bounds refused in the last 24 hours, to half an hour. Each node counts in its memory what it refused itself, from its
+// start on. What was held up for a rate counts once.
+type Refusals struct {
+	Bounds  []BoundRefusals // those that refused anything, the one that refused most first
+	Nodes   []RefusalNode   // those whose counts these are, by name
+	Partial bool            // a node did not answer, or did not count all bounds by themselves
+}
+
+// BoundRefusals is how often a bound refused something.
+type BoundRefusals struct {
+	Bound string // the field that sets it, such as key_bytes; any other limit of a namespace: as errors name it, such as max_tasks
+	Count uint64
+	Last  time.Time
+}
+
+// RefusalNode is a node that counts what it refuses.
+type RefusalNode struct {
+	Node  string    // its name
+	Since time.Time // its start
+}
+
+// refusalsOf reads what bounds refused.
+func refusalsOf(r *millracev1.Refusals) Refusals {
+	out := Refusals{Partial: r.GetPartial()}
+	for _, b := range r.GetBounds() {
+		out.Bounds = append(out.Bounds, BoundRefusals{Bound: b.GetBound(), Count: b.GetCount(), Last: timeOf(b.GetLast())})
+	}
+	for _, n := range r.GetNodes() {
+		out.Nodes = append(out.Nodes, RefusalNode{Node: n.GetNode(), Since: timeOf(n.GetSince())})
+	}
+	return out
 }
 
 // Tenant reads a tenant; an empty name is the client's own (needs the scope admin), any other one needs the scope tenant:admin.
@@ -72,7 +108,7 @@ func (c *Client) Tenant(ctx context.Context, name string) (TenantInfo, error) {
 		CurrentTasks: resp.GetCurrentTasks(), CurrentTaskBytes: resp.GetCurrentTaskBytes(), CurrentRunningTasks: resp.GetCurrentRunningTasks(),
 		CurrentStreams: resp.GetCurrentStreams(), OvershootTasks: resp.GetOvershootTasks(), OvershootTaskBytes: resp.GetOvershootTaskBytes(),
 		OvershootRunningTasks: resp.GetOvershootRunningTasks(), RecentTaskCreatesPerSecond: resp.GetRecentTaskCreatesPerSecond(),
-		OvershootTaskCreates: resp.GetOvershootTaskCreates(),
+		OvershootTaskCreates: resp.GetOvershootTaskCreates(), Refusals: refusalsOf(resp.GetRefusals()),
 		Config: TenantConfig{
 			Version: t.GetVersion(), KeyBytes: t.GetKeyBytes(), KeyWritesPerSecond: t.GetKeyWritesPerSecond(), KeyBytesPerSecond: t.GetKeyBytesPerSecond(),
 			Weight: int(t.GetWeight()), TaskCreatesPerSecond: t.GetTaskCreatesPerSecond(), Streams: t.GetStreams(),

@@ -45,6 +45,14 @@ func (tx *Tx) partitions() int {
 	return tx.client.hub.Partitions()
 }
 
+// space places what tx has in that many partitions.
+func (tx *Tx) space(partitions int) place.Space {
+	if tx.client == nil {
+		return place.Space{Partitions: partitions}
+	}
+	return tx.client.hub.Space()
+}
+
 // home is the partition of the tx as far as it goes; below 0 when nothing says one.
 func (tx *Tx) home(partitions int) int {
 	switch {
@@ -56,22 +64,43 @@ func (tx *Tx) home(partitions int) int {
 	return -1
 }
 
-// place gives a task that is to be created its id, which others may use from here on.
-func (tx *Tx) place(spec *millracev1.TaskSpec) error {
+// here is what places the parts of tx, and the partition that what is added next goes to when it says none itself; below 0 when nothing says
+// one.
+func (tx *Tx) here() (s place.Space, home int, err error) {
 	n := tx.partitions()
 	if n == 0 && tx.ctx != nil {
 		var f *fault.Fault
 		if n, f = tx.client.calls.Learn(tx.ctx); f != nil {
-			return errorOf(f)
+			return s, 0, errorOf(f)
 		}
 	}
-	home := tx.home(n)
+	home, s = tx.home(n), tx.space(n)
 	if home < 0 && len(tx.ops) > 0 {
-		home = place.Op(tx.ops[0], n)
+		home = s.Op(tx.ops[0])
 	} else if home < 0 && len(tx.conds) > 0 {
 		home = place.Key(tx.conds[0].Key, n)
 	}
-	if _, f := place.Task(spec, n, home); f != nil {
+	return s, home, nil
+}
+
+// learnPinned reports whether a queue is pinned. Where that can decide where tx goes, it asks the server if the client does not know.
+func (tx *Tx) learnPinned(s place.Space, queue string) bool {
+	if s.Partitions > 1 && tx.ctx != nil && tx.home(s.Partitions) < 0 {
+		tx.client.learnPinned(tx.ctx, queue)
+	}
+	return s.Pins(queue)
+}
+
+// place gives a task that is to be created its id, which others may use from here on.
+func (tx *Tx) place(spec *millracev1.TaskSpec) error {
+	s, home, err := tx.here()
+	if err != nil {
+		return err
+	}
+	if spec.Tag == "" {
+		tx.learnPinned(s, spec.Queue)
+	}
+	if _, f := s.Task(spec, home); f != nil {
 		f.Op = len(tx.ops)
 		return errorOf(f)
 	}
@@ -178,7 +207,7 @@ func (tx *Tx) check() error {
 		return tooLarge("ops", "commit_ops", int64(tx.maxOps()))
 	}
 	if n := tx.partitions(); n > 1 {
-		if _, f := place.All(tx.conds, tx.ops, n, tx.home(n)); f != nil {
+		if _, f := tx.space(n).All(tx.conds, tx.ops, tx.home(n)); f != nil {
 			return errorOf(f)
 		}
 	}

@@ -302,7 +302,7 @@ func TestEffectsOfAnotherPartitionFailTheAttempt(t *testing.T) {
 		r.streams[1].settled(f)
 		r.streams[1].assign(task(idIn(1, 2), 2, "good", ""))
 		f = r.streams[1].settle()
-		if ops := f.Items[0].GetEffects().GetOps(); len(ops) != 2 || place.Op(ops[0], 2) != 1 || ops[0].GetTaskCreate().Id != id {
+		if ops := f.Items[0].GetEffects().GetOps(); len(ops) != 2 || (place.Space{Partitions: 2}).Op(ops[0]) != 1 || ops[0].GetTaskCreate().Id != id {
 			t.Errorf("got %v, want a task of partition 1", f.Items[0])
 		}
 		r.streams[1].settled(f)

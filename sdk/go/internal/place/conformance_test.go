@@ -82,12 +82,12 @@ func TestPlacementIsAsTheVectorsSay(t *testing.T) {
 		if v.Unique != "" {
 			spec.Unique = &pb.Unique{Key: v.Unique}
 		}
-		if got, err := Task(spec, v.Of, -1); err != nil || got != v.Partition {
+		if got, err := (Space{Partitions: v.Of}).Task(spec, -1); err != nil || got != v.Partition {
 			t.Errorf("task %+v is placed in partition %d, %v", v, got, err)
 		}
 	}
 	for _, v := range file.TasksOfBatches {
-		if got, err := Task(&pb.TaskSpec{Tag: v.Tag, Batch: v.Batch, Id: v.ID}, v.Of, -1); err != nil || got != v.Partition {
+		if got, err := (Space{Partitions: v.Of}).Task(&pb.TaskSpec{Tag: v.Tag, Batch: v.Batch, Id: v.ID}, -1); err != nil || got != v.Partition {
 			t.Errorf("task %+v is placed in partition %d, %v", v, got, err)
 		}
 	}

@@ -91,6 +91,14 @@ func Fresh() ID {
 // order is their byte order.
 func NewID() string { return Fresh().String() }
 
+// IDIn makes an id that names a partition of P; below 0 one that is drawn.
+func IDIn(partition, partitions int) string {
+	if partition < 0 {
+		partition = rand.IntN(max(partitions, 1))
+	}
+	return Fresh().Placed(partition, partitions).String()
+}
+
 // Of is the partition that an id names; below 0 for a text that is not an id of this namespace, which the
 // server judges.
 func Of(id string, partitions int) int {

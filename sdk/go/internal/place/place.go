@@ -42,10 +42,50 @@ func Key[T string | []byte](key T, partitions int) int {
 	return Text(text, partitions)
 }
 
+// Pinned is the partition of all tasks of a queue that is bounded or ordered as a whole.
+const Pinned = 0
+
+// Space is what places the tasks of a namespace.
+type Space struct {
+	// Partitions is how many there are; up to 1: there is no choice.
+	Partitions int
+	// Pinned reports whether a queue is known to be pinned; nil: none is.
+	Pinned func(queue string) bool
+}
+
+// pins reports whether a task belongs to Pinned, by its queue. A tag or a batch that says otherwise is left to the server.
+func (s Space) pins(spec *millracev1.TaskSpec) bool {
+	return spec.GetTag() == "" && spec.GetBatch() == "" && s.Pins(spec.GetQueue())
+}
+
+// Pins reports whether a queue is known to be pinned.
+func (s Space) Pins(queue string) bool {
+	return s.Partitions > 1 && s.Pinned != nil && s.Pinned(queue)
+}
+
+// pin is Task for a task that belongs to Pinned: its id names that, and its random bits count for nothing.
+func (s Space) pin(spec *millracev1.TaskSpec) (place int, err *fault.Fault) {
+	if spec.Id == "" {
+		spec.Id = Fresh().Placed(Pinned, s.Partitions).String()
+		return Pinned, nil
+	}
+	if id, ok := Parse(spec.Id); ok && id.Partition() != Pinned {
+		return Pinned, &fault.Fault{
+			Code: wire.WrongPartition, Field: "id", Op: fault.OpNone,
+			Message: "names partition " + strconv.Itoa(id.Partition()) + ", and the task's queue partition " + strconv.Itoa(Pinned),
+		}
+	}
+	return Pinned, nil
+}
+
 // Task returns the partition of a task: by its tag, else its key, else its unique key, else its batch, else its id. It gives the task an id
 // when it has none, and fills in the partition bits of one that leaves them open. What says no place goes to home, or
-// below 0 to a random one.
-func Task(spec *millracev1.TaskSpec, partitions, home int) (place int, err *fault.Fault) {
+// below 0 to a random one. A pinned queue says it before all of these but a tag and a batch.
+func (s Space) Task(spec *millracev1.TaskSpec, home int) (place int, err *fault.Fault) {
+	if s.pins(spec) {
+		return s.pin(spec)
+	}
+	partitions := s.Partitions
 	if partitions <= 1 {
 		if spec.Id == "" {
 			spec.Id = NewID()
@@ -102,7 +142,8 @@ func Task(spec *millracev1.TaskSpec, partitions, home int) (place int, err *faul
 }
 
 // Op returns the partition that an op says it belongs to; below 0 when it says none, or is for the server to judge.
-func Op(op *millracev1.Op, partitions int) int {
+func (s Space) Op(op *millracev1.Op) int {
+	partitions := s.Partitions
 	switch x := op.GetOp().(type) {
 	case *millracev1.Op_KvPut:
 		return Key(x.KvPut.GetKey(), partitions)
@@ -119,7 +160,7 @@ func Op(op *millracev1.Op, partitions int) int {
 	case *millracev1.Op_VectorDelete:
 		return Key(x.VectorDelete.GetId(), partitions)
 	case *millracev1.Op_TaskCreate:
-		return Create(x.TaskCreate, partitions)
+		return s.Create(x.TaskCreate)
 	case *millracev1.Op_TaskComplete:
 		return Of(x.TaskComplete.GetTask().GetId(), partitions)
 	case *millracev1.Op_TaskFail:
@@ -128,15 +169,35 @@ func Op(op *millracev1.Op, partitions int) int {
 		return Of(x.TaskSnooze.GetTask().GetId(), partitions)
 	case *millracev1.Op_TaskCancel:
 		return Of(x.TaskCancel.GetId(), partitions)
+	case *millracev1.Op_BatchOpen:
+		return Batch(x.BatchOpen, partitions)
+	case *millracev1.Op_BatchSeal:
+		return Of(x.BatchSeal.GetId(), partitions)
+	case *millracev1.Op_BatchCancel:
+		return Of(x.BatchCancel.GetId(), partitions)
 	case *millracev1.Op_RefTransaction:
 		return Repo(x.RefTransaction.GetRepo(), x.RefTransaction.GetTag(), partitions)
 	}
 	return -1
 }
 
-// Create is where a task belongs; below 0 when it says no place.
-func Create(spec *millracev1.TaskSpec, partitions int) int {
+// Batch is where a batch is opened: where its id says, or its tag; below 0 when it says no place.
+func Batch(open *millracev1.BatchOpen, partitions int) int {
 	switch {
+	case open.GetId() != "":
+		return Of(open.GetId(), partitions)
+	case open.GetTag() != "":
+		return Text(open.GetTag(), partitions)
+	}
+	return -1
+}
+
+// Create is where a task belongs; below 0 when it says no place.
+func (s Space) Create(spec *millracev1.TaskSpec) int {
+	partitions := s.Partitions
+	switch {
+	case s.pins(spec):
+		return Pinned
 	// The order is that of Task.
 	case spec.GetTag() != "":
 		return Text(spec.GetTag(), partitions)
@@ -166,13 +227,14 @@ func firstAfter(spec *millracev1.TaskSpec) string {
 
 // All returns the one partition of a commit: home, or where its first part says when home is below 0. It refuses
 // one with parts of another.
-func All(conds []*millracev1.KVCheck, ops []*millracev1.Op, partitions, home int) (place int, err *fault.Fault) {
+func (s Space) All(conds []*millracev1.KVCheck, ops []*millracev1.Op, home int) (place int, err *fault.Fault) {
+	partitions := s.Partitions
 	if partitions <= 1 {
 		return 0, nil
 	}
 	// An op that says no place, such as a range without a tag, goes wherever the others do.
 	for i := 0; home < 0 && i < len(ops); i++ {
-		home = Op(ops[i], partitions)
+		home = s.Op(ops[i])
 	}
 	for i := 0; home < 0 && i < len(conds); i++ {
 		home = Key(conds[i].Key, partitions)
@@ -180,7 +242,7 @@ func All(conds []*millracev1.KVCheck, ops []*millracev1.Op, partitions, home int
 	// All ops that stray are named, so that one answer is enough to mend the commit.
 	var e *fault.Fault
 	for i, op := range ops {
-		p := Op(op, partitions)
+		p := s.Op(op)
 		switch {
 		case p < 0 || p == home:
 		case e == nil:

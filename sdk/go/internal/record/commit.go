@@ -154,6 +154,12 @@ func (s *Server) op(op *millracev1.Op) (*millracev1.OpResult, *millracev1.Error)
 	case *millracev1.Op_TaskCancel:
 		state, replayed, e := s.cancelTask(x.TaskCancel.Id, x.TaskCancel.Reason, x.TaskCancel.Force)
 		return &millracev1.OpResult{Task: x.TaskCancel.Id, State: state, Replayed: replayed}, e
+	case *millracev1.Op_BatchOpen:
+		return &millracev1.OpResult{Batch: x.BatchOpen.Id}, nil
+	case *millracev1.Op_BatchSeal:
+		return &millracev1.OpResult{Batch: x.BatchSeal.Id}, nil
+	case *millracev1.Op_BatchCancel:
+		return &millracev1.OpResult{Batch: x.BatchCancel.Id}, nil
 	case *millracev1.Op_QueuePause, *millracev1.Op_RefTransaction, *millracev1.Op_VectorUpsert, *millracev1.Op_VectorDelete:
 		return &millracev1.OpResult{}, nil
 	}

@@ -96,6 +96,7 @@ func writeRetry(w *restBody, m *pb.Retry) {
 	w.duration("base", m.GetBase())
 	w.float("factor", m.GetFactor())
 	w.duration("max", m.GetMax())
+	w.kept(m.ProtoReflect())
 }
 
 func writeUnique(w *restBody, m *pb.Unique) {
@@ -272,6 +273,12 @@ func writeOp(w *restBody, m *pb.Op) {
 		w.object("task_cancel", func() { writeTaskCancel(w, x.TaskCancel) })
 	case *pb.Op_QueuePause:
 		w.object("queue_pause", func() { writeQueuePause(w, x.QueuePause) })
+	case *pb.Op_BatchOpen:
+		w.object("batch_open", func() { writeBatchOpen(w, x.BatchOpen) })
+	case *pb.Op_BatchSeal:
+		w.object("batch_seal", func() { writeBatchSeal(w, x.BatchSeal) })
+	case *pb.Op_BatchCancel:
+		w.object("batch_cancel", func() { writeBatchCancel(w, x.BatchCancel) })
 	case *pb.Op_KvPut:
 		w.object("kv_put", func() { writeKVPut(w, x.KvPut) })
 	case *pb.Op_KvDelete:
@@ -331,6 +338,56 @@ func writeQueuePause(w *restBody, m *pb.QueuePause) {
 	w.time("until", m.GetUntil())
 	w.text("reason", m.GetReason())
 	w.flag("resume", m.GetResume())
+}
+
+func writeBatchOpen(w *restBody, m *pb.BatchOpen) {
+	w.text("id", m.GetId())
+	w.textMap("labels", m.GetLabels())
+	if x := m.GetOnDone(); x != nil {
+		w.object("on_done", func() { writeTaskTemplate(w, x) })
+	}
+	if x := m.GetOnSuccess(); x != nil {
+		w.object("on_success", func() { writeTaskTemplate(w, x) })
+	}
+	w.text("tag", m.GetTag())
+}
+
+func writeTaskTemplate(w *restBody, m *pb.TaskTemplate) {
+	if m == nil {
+		return
+	}
+	w.text("queue", m.GetQueue())
+	w.text("kind", m.GetKind())
+	w.bytes("payload", m.GetPayload())
+	w.text("content_type", m.GetContentType())
+	restList(w, "headers", m.GetHeaders(), writeHeader)
+	w.int("priority", int64(m.GetPriority()))
+	w.int("max_attempts", int64(m.GetMaxAttempts()))
+	w.int("max_crashes", int64(m.GetMaxCrashes()))
+	if m.MaxDeliveries != nil {
+		w.anyInt("max_deliveries", int64(m.GetMaxDeliveries()))
+	}
+	w.duration("lease", m.GetLease())
+	w.duration("max_run", m.GetMaxRun())
+	if x := m.GetRetry(); x != nil {
+		w.object("retry", func() { writeRetry(w, x) })
+	}
+	w.textMap("labels", m.GetLabels())
+	w.text("key", m.GetKey())
+	w.text("tag", m.GetTag())
+	w.int("cost", int64(m.GetCost()))
+	w.texts("limiters", m.GetLimiters())
+}
+
+func writeBatchSeal(w *restBody, m *pb.BatchSeal) {
+	w.text("id", m.GetId())
+}
+
+func writeBatchCancel(w *restBody, m *pb.BatchCancel) {
+	w.text("id", m.GetId())
+	w.text("reason", m.GetReason())
+	w.int("rate", int64(m.GetRate()))
+	w.flag("force", m.GetForce())
 }
 
 func writeKVPut(w *restBody, m *pb.KVPut) {
@@ -520,6 +577,8 @@ func writeQueueConfig(w *restBody, m *pb.QueueConfig) {
 	}
 	w.int("max_workers", int64(m.GetMaxWorkers()))
 	w.texts("limiters", m.GetLimiters())
+	w.flag("pinned", m.GetPinned())
+	w.kept(m.ProtoReflect())
 }
 
 func writeQueueCeilings(w *restBody, m *pb.QueueCeilings) {
@@ -529,12 +588,14 @@ func writeQueueCeilings(w *restBody, m *pb.QueueCeilings) {
 	w.duration("lease", m.GetLease())
 	w.duration("max_run", m.GetMaxRun())
 	w.int("priority", int64(m.GetPriority()))
+	w.kept(m.ProtoReflect())
 }
 
 func writeRate(w *restBody, m *pb.Rate) {
 	w.int("limit", m.GetLimit())
 	w.duration("per", m.GetPer())
 	w.int("burst", m.GetBurst())
+	w.kept(m.ProtoReflect())
 }
 
 func writeKeyLimits(w *restBody, m *pb.KeyLimits) {
@@ -542,6 +603,7 @@ func writeKeyLimits(w *restBody, m *pb.KeyLimits) {
 	if x := m.GetRate(); x != nil {
 		w.object("rate", func() { writeRate(w, x) })
 	}
+	w.kept(m.ProtoReflect())
 }
 
 func writePauseQueueRequest(w *restBody, m *pb.PauseQueueRequest) {
@@ -593,6 +655,7 @@ func writeKeyspaceConfig(w *restBody, m *pb.KeyspaceConfig) {
 	if x := m.GetQuota(); x != nil {
 		w.object("quota", func() { writeKeyspaceQuota(w, x) })
 	}
+	w.flag("writers", m.GetWriters())
 }
 
 func writeKeyspaceQuota(w *restBody, m *pb.KeyspaceQuota) {
@@ -849,33 +912,6 @@ func writeOpenBatchRequest(w *restBody, m *pb.OpenBatchRequest) {
 		w.object("on_success", func() { writeTaskTemplate(w, x) })
 	}
 	w.text("tag", m.GetTag())
-}
-
-func writeTaskTemplate(w *restBody, m *pb.TaskTemplate) {
-	if m == nil {
-		return
-	}
-	w.text("queue", m.GetQueue())
-	w.text("kind", m.GetKind())
-	w.bytes("payload", m.GetPayload())
-	w.text("content_type", m.GetContentType())
-	restList(w, "headers", m.GetHeaders(), writeHeader)
-	w.int("priority", int64(m.GetPriority()))
-	w.int("max_attempts", int64(m.GetMaxAttempts()))
-	w.int("max_crashes", int64(m.GetMaxCrashes()))
-	if m.MaxDeliveries != nil {
-		w.anyInt("max_deliveries", int64(m.GetMaxDeliveries()))
-	}
-	w.duration("lease", m.GetLease())
-	w.duration("max_run", m.GetMaxRun())
-	if x := m.GetRetry(); x != nil {
-		w.object("retry", func() { writeRetry(w, x) })
-	}
-	w.textMap("labels", m.GetLabels())
-	w.text("key", m.GetKey())
-	w.text("tag", m.GetTag())
-	w.int("cost", int64(m.GetCost()))
-	w.texts("limiters", m.GetLimiters())
 }
 
 func writeCancelBatchRequest(w *restBody, m *pb.CancelBatchRequest) {

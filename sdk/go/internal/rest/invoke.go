@@ -64,8 +64,8 @@ func prepare(method string, in proto.Message, room int) (prepared, error) {
 		path, err := c.route.pathOf(in.ProtoReflect())
 		if err == nil {
 			c.q = restRequest{method: c.route.verb, path: path, query: c.route.queryOf(in.ProtoReflect())}
-			c.write(in, room)
-			return c, nil
+			err := c.write(in, room)
+			return c, err
 		}
 		if first == nil { // a shorter path may do
 			first = err
@@ -78,15 +78,21 @@ func prepare(method string, in proto.Message, room int) (prepared, error) {
 }
 
 // write makes the header and the body of the request. A condition on a version is a header and not part of the body.
-func (c *prepared) write(in proto.Message, room int) {
+func (c *prepared) write(in proto.Message, room int) error {
 	if name := c.route.match; name != "" {
 		if f, m := fieldAt(in.ProtoReflect(), name); m.Has(f) {
 			c.q.ifMatch = `"` + strconv.FormatUint(m.Get(f).Uint(), 10) + `"`
 		}
 	}
-	if c.route.body != nil {
-		c.q.body = restDocument(room, func(w *restBody) { c.route.body(w, in) })
+	if c.route.body == nil {
+		return nil
 	}
+	w := &restBody{b: make([]byte, 0, room)}
+	w.braces(func() { c.route.body(w, in) })
+	if c.q.body = w.b; w.lacks {
+		return refusedHere(c.route.within, "has a field that is not known, which REST cannot carry")
+	}
+	return nil
 }
 
 // fieldAt finds the field at a path of names, and the message that has it.

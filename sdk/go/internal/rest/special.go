@@ -59,36 +59,20 @@ func (r *Conn) wait(ctx context.Context, in *pb.WaitRequest, out *pb.WaitRespons
 	if err != nil {
 		return err
 	}
-	// Each request waits as long as what is in between allows: a wait of hours is many requests.
-	poll := newRESTPoll()
-	for try := 0; ; {
-		ended := new(pb.Task)
-		began := time.Now()
-		c.q.query, c.q.wait = url.Values{"wait": {poll.wait.String()}}, poll.wait
-		a, err := r.call(ctx, c.q, ended)
-		took := time.Since(began)
-		done := ended.GetState() >= pb.State_COMPLETED
-		switch {
-		case err != nil && poll.missed(err, took), err == nil && !done && took >= pollLeast:
-			continue
-		case err != nil:
-			return err
-		case !done: // answered by something that does not wait
-			retry.Sleep(ctx, max(retry.Backoff(try), retry.Base))
-			try++
-			continue
-		}
-		// What a wait answers lacks parts of the task, so it is read, at the place where it ended or later.
-		at := a.at()
-		full := new(pb.GetResponse)
-		err = r.invoke(ctx, pb.TaskService_Get_FullMethodName, &pb.GetRequest{Id: in.GetId(), MinIndex: at.GetIndex()}, full)
-		if f, ok := errors.AsType[*Fault](err); ok && f.origin == byServer && f.wire.GetCode() == wire.NotFound {
-			ended.Id, ended.HasResult = in.GetId(), ended.Result != nil
-			full.Task, err = ended, nil // it was removed at its end, which this still knows
-		}
-		out.Task, out.At = full.GetTask(), at
+	ended := new(pb.Task)
+	at, err := r.untilEnd(ctx, c, ended, func() bool { return ended.GetState() >= pb.State_COMPLETED })
+	if err != nil {
 		return err
 	}
+	// What a wait answers lacks parts of the task, so it is read, at the place where it ended or later.
+	full := new(pb.GetResponse)
+	err = r.invoke(ctx, pb.TaskService_Get_FullMethodName, &pb.GetRequest{Id: in.GetId(), MinIndex: at.GetIndex()}, full)
+	if f, ok := errors.AsType[*Fault](err); ok && f.origin == byServer && f.wire.GetCode() == wire.NotFound {
+		ended.Id, ended.HasResult = in.GetId(), ended.Result != nil
+		full.Task, err = ended, nil // it was removed at its end, which this still knows
+	}
+	out.Task, out.At = full.GetTask(), at
+	return err
 }
 
 // waitBatch asks for the end of a batch again and again, each time waiting there.
@@ -97,30 +81,40 @@ func (r *Conn) waitBatch(ctx context.Context, in *pb.WaitBatchRequest, out *pb.W
 	if err != nil {
 		return err
 	}
+	b := new(pb.Batch)
+	out.At, err = r.untilEnd(ctx, c, b, func() bool { return b.GetState() == pb.Batch_FINISHED })
+	if err == nil {
+		out.Batch = b
+	}
+	return err
+}
+
+// untilEnd asks for something again and again, each time waiting there, until what is read into it has ended. It returns where that was.
+func (r *Conn) untilEnd(ctx context.Context, c prepared, into proto.Message, ended func() bool) (*pb.At, error) {
+	// Each request waits as long as what is in between allows: a wait of hours is many requests.
 	poll := newRESTPoll()
 	for try := 0; ; {
-		b := new(pb.Batch)
+		proto.Reset(into)
 		began := time.Now()
 		c.q.query, c.q.wait = url.Values{"wait": {poll.wait.String()}}, poll.wait
-		a, err := r.call(ctx, c.q, b)
+		a, err := r.call(ctx, c.q, into)
 		took := time.Since(began)
-		done := b.GetState() == pb.Batch_FINISHED
+		done := ended()
 		switch {
 		case err != nil && poll.missed(err, took), err == nil && !done && took >= pollLeast:
 			continue
 		case err != nil:
-			return err
+			return nil, err
 		case !done: // answered by something that does not wait
 			retry.Sleep(ctx, max(retry.Backoff(try), retry.Base))
 			try++
 			continue
 		}
-		out.Batch, out.At = b, a.at()
-		return nil
+		return a.at(), nil
 	}
 }
 
-// getKey takes the value as it stands, and its revision from a header. A key that is absent is an answer.
+// getKey takes the value as it stands, and its revision and its writer from headers. A key that is absent is an answer.
 func (r *Conn) getKey(ctx context.Context, in *pb.KVGetRequest, out *pb.KVGetResponse) error {
 	c, err := prepare(pb.KVService_Get_FullMethodName, in, room)
 	if err != nil {
@@ -137,8 +131,23 @@ func (r *Conn) getKey(ctx context.Context, in *pb.KVGetRequest, out *pb.KVGetRes
 	if out.Rev, err = strconv.ParseUint(a.header.Get("Millrace-Rev"), 10, 64); err != nil {
 		return restBetween(a)
 	}
+	if by := a.header.Get("Millrace-Writer"); by != "" {
+		if out.Writer = writerOf(by); out.Writer == nil {
+			return restBetween(a)
+		}
+	}
 	out.Value, out.Found, out.At = a.body, true, a.at()
 	return nil
+}
+
+// writerOf reads the task that wrote a key, and its token behind a blank; nil for another text.
+func writerOf(s string) *pb.KeyWriter {
+	task, token, ok := strings.Cut(s, " ")
+	n, err := strconv.ParseUint(token, 10, 64)
+	if !ok || task == "" || err != nil {
+		return nil
+	}
+	return &pb.KeyWriter{Task: task, Token: n}
 }
 
 // putKey is a commit: a path has no room for every key.

@@ -12,8 +12,11 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/millrace/millrace/sdk/go/internal/restjson"
 )
 
 // restBody appends the JSON of one request. Fields that say their default are left out. Payloads, results, keys and
@@ -22,13 +25,7 @@ type restBody struct {
 	// b is the document so far.
 	b     []byte
 	comma bool // the next element needs one before it
-}
-
-// restDocument makes a document of one object.
-func restDocument(room int, fields func(w *restBody)) []byte {
-	w := &restBody{b: make([]byte, 0, room)}
-	w.braces(func() { fields(w) })
-	return w.b
+	lacks bool // something of the message has no form in JSON
 }
 
 // sep writes the comma between two elements, where there is one before.
@@ -198,6 +195,17 @@ func (w *restBody) vector(name string, v []float32) {
 		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(x))
 	}
 	w.text(name, base64.StdEncoding.EncodeToString(raw))
+}
+
+// kept writes what was kept of a message that was read before.
+func (w *restBody) kept(m protoreflect.Message) {
+	members, whole := restjson.Kept(m)
+	w.lacks = w.lacks || !whole
+	for _, x := range members {
+		w.sep()
+		w.b = append(w.b, x...)
+		w.comma = true
+	}
 }
 
 // int writes a number that is left out when it is 0.

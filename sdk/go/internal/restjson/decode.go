@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -22,7 +23,8 @@ const deepest = 200
 // errJSON ends the decoding of what is not JSON, or not of the type that the contract says.
 var errJSON = errors.New("the answer is not JSON")
 
-// Decode reads a JSON object into a message, which must be empty. Names and words that the contract does not have are passed over: the server may be newer.
+// Decode reads a JSON object into a message, which must be empty. Names and words that the contract does not have are passed over, or kept for
+// Kept: the server may be newer.
 func Decode(b []byte, m protoreflect.Message) error {
 	d := &decoder{b: b}
 	// Nothing may follow the object but white space.
@@ -126,8 +128,15 @@ func (d *decoder) each(open, end byte, element func(name []byte)) {
 func (d *decoder) object(p *plan, m protoreflect.Message) {
 	d.each('{', '}', func(name []byte) {
 		f := p.byName[string(name)]
-		if f == nil || d.null() && (f.form != formContent || f.as64) { // null is a value that a client may store
+		switch {
+		case f == nil && p.keep && !d.null():
+			keep(m, name, d.raw())
+			return
+		case f == nil || d.null() && (f.form != formContent || f.as64): // null is a value that a client may store
 			d.skip()
+			return
+		case p.keep && f.form == formWord && !f.list && !f.knows(d.peek()):
+			keep(m, name, d.raw())
 			return
 		}
 		// A member of a message that stands inline makes that message.
@@ -284,6 +293,22 @@ func (d *decoder) raw() []byte {
 	}
 	// A copy: the message outlives the document.
 	return append([]byte{}, d.b[start:d.i]...)
+}
+
+// peek returns a value as it stands, without passing it.
+func (d *decoder) peek() []byte {
+	at := d.i
+	out := d.raw()
+	if d.err == nil {
+		d.i = at
+	}
+	return out
+}
+
+// knows reports whether a value is a word of the field's enumeration.
+func (f *field) knows(value []byte) bool {
+	word, err := strconv.Unquote(string(value))
+	return err != nil || slices.Contains(f.words, word) // a value that is not a text is refused where it is read
 }
 
 // number is that of a word of an enumeration; 0 for a word that is not known.

@@ -4,8 +4,9 @@
 // The first answer with a message makes a plan of it: the members that its object may have, each with the field that it sets and the form
 // of its value. A decoder then reads the document once, from its beginning to its end, and sets fields as their members come.
 //
-// A member or a word that the contract does not have is passed over, because the server may be newer. A value of another type than the
-// contract says is an error, and so is a document that is not whole: something in between may have written or cut it.
+// A member or a word that the contract does not have is passed over, because the server may be newer; of a message that a client reads and
+// writes back, as the contract says, it is kept. A value of another type than the contract says is an error, and so is a document that is
+// not whole: something in between may have written or cut it.
 package restjson
 
 import (
@@ -69,6 +70,8 @@ type plan struct {
 	fields []field
 	// byName finds a field by the name of its member.
 	byName map[string]*field
+	// keep says that members and words which the contract does not have are kept, since the message is written back.
+	keep bool
 }
 
 var plans sync.Map // from the full name of a message to its *plan
@@ -80,7 +83,7 @@ func planOf(m protoreflect.MessageDescriptor) *plan {
 		return p.(*plan) //nolint:forcetypeassert // nothing else is stored
 	}
 	// Two goroutines may make the same plan at the same time; either will do.
-	p := &plan{byName: make(map[string]*field)}
+	p := &plan{byName: make(map[string]*field), keep: keeps(m)}
 	p.add(m, nil)
 	// The array of fields is whole now, so that pointers into it stay good.
 	for i := range p.fields {
@@ -112,6 +115,12 @@ func optionsOf(f protoreflect.FieldDescriptor) *restpb.Field {
 		return o
 	}
 	return new(restpb.Field)
+}
+
+// keeps reports whether clients keep what they do not know of a message.
+func keeps(m protoreflect.MessageDescriptor) bool {
+	o, ok := proto.GetExtension(m.Options(), restpb.E_Message).(*restpb.Message)
+	return ok && o.GetKeep()
 }
 
 // isAt reports whether a field is a place in the log, which REST sends in a header and not in the body.

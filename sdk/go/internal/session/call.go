@@ -36,6 +36,9 @@ type Call struct {
 	// placed says that place is the partition; else the call waits on the first stream for it to be known.
 	placed bool
 	place  int
+	// single says that it is one task, which Place has placed; given is the id that it had before.
+	single bool
+	given  string
 
 	// How far it got; guarded by the session's mu.
 

@@ -3,6 +3,7 @@ package session
 import (
 	"log/slog"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -42,6 +43,10 @@ type Hub struct {
 	outage outage
 	// parts is the number of partitions of the namespace; 0: it is not known yet.
 	parts atomic.Int32
+	// pins has a bool for each queue of which it is known whether it is pinned.
+	pins sync.Map
+	// pinned is Pinned, made once: each create asks.
+	pinned func(queue string) bool
 	// turn names, modulo their number, the partition of tasks that say none.
 	turn atomic.Uint32
 }
@@ -49,6 +54,7 @@ type Hub struct {
 // NewHub makes the hub of a client that begins with a token, which may be empty.
 func NewHub(o Options, token string) *Hub {
 	h := &Hub{Options: o, codec: frame.New()}
+	h.pinned = h.Pinned
 	h.token.Store(&token)
 	h.turn.Store(rand.Uint32())
 	return h

@@ -47,7 +47,7 @@ func (p *Producers) Free(c *Call) {
 	c.state.Store(callQueued)
 	c.Spec.Reset()
 	c.one[0], c.Specs, c.Commit, c.Bytes, c.Atomic = nil, nil, nil, 0, false
-	c.asks, c.placed, c.place = false, false, 0
+	c.asks, c.placed, c.place, c.single, c.given = false, false, 0, false, ""
 	c.Unsure, c.first, c.solo, c.life, c.seq, c.tries = false, time.Time{}, false, 0, 0, 0
 	c.err, c.At, c.Created, c.Committed = nil, nil, nil, nil
 	p.pool.Put(c)
@@ -71,7 +71,8 @@ func (p *Producers) Learn(ctx context.Context) (int, *fault.Fault) {
 
 // Place names the tasks of c and finds its partition. While it is not known how many there are, c stays open.
 func (p *Producers) Place(c *Call) (f *fault.Fault) {
-	n := p.hub.Partitions()
+	space := p.hub.Space()
+	n := space.Partitions
 	switch {
 	case c.placed:
 	case c.Commit != nil:
@@ -79,20 +80,39 @@ func (p *Producers) Place(c *Call) (f *fault.Fault) {
 		if lease := c.Commit.Fence; lease != nil {
 			home = place.Of(lease.Task, n)
 			if home < 0 {
-				n = 1 // the server says that there is no such lease
+				space.Partitions = 1 // the server says that there is no such lease
 			}
 		}
-		c.place, f = place.All(c.Commit.Conditions, c.Commit.Ops, n, home)
+		c.place, f = space.All(c.Commit.Conditions, c.Commit.Ops, home)
 		c.placed = n > 0
 	default:
 		for _, s := range c.Specs {
-			if c.place, f = place.Task(s, n, p.hub.Next(n)); f != nil {
+			c.given = s.Id
+			if c.place, f = space.Task(s, p.hub.Next(n)); f != nil {
 				return f
 			}
 		}
-		c.placed = n > 0
+		c.placed, c.single = n > 0, len(c.Specs) == 1
 	}
 	return f
+}
+
+// replace places the create of one task again that was refused because its queue has its tasks elsewhere than this client knew. It
+// reports whether there is another place to try; there is one at most.
+func (p *Producers) replace(c *Call, f *fault.Fault) bool {
+	if !c.single || c.Unsure || !p.hub.Repin(f, c.Specs[0].Queue) {
+		return false
+	}
+	c.single = false
+	spec, was := c.Specs[0], c.Specs[0].Id
+	spec.Id = c.given
+	place, f := p.hub.Space().Task(spec, p.hub.Next(p.hub.Partitions()))
+	if f != nil || place == c.place {
+		spec.Id = was
+		return false
+	}
+	c.place = place
+	return true
 }
 
 // Do carries out a call that was placed, on the stream of its partition, and waits for its answer until ctx ends, or for the
@@ -105,7 +125,8 @@ func (p *Producers) Do(ctx context.Context, c *Call) (ended bool, f *fault.Fault
 		if s == nil {
 			return true, fault.Closed()
 		}
-		if ended, f = s.do(ctx, late, c); f == nil || f.Reason != reasonUnplaced {
+		ended, f = s.do(ctx, late, c)
+		if f == nil || f.Reason != reasonUnplaced && !(ended && p.replace(c, f)) {
 			return ended, f
 		}
 		c.state.Store(callQueued)

@@ -37,6 +37,7 @@ const (
 	ReasonSessionExpired = "session_expired" // a server forgot the session of a commit's sequence number
 	ReasonNoLeader       = "no_leader"       // the node that was asked knows of no leader
 	ReasonExpired        = "expired"         // this client gave up repeating
+	ReasonPinned         = "queue_pinned"    // the task's queue has all its tasks in another partition
 )
 
 // EndClaim is the feature of servers that end a claim by its name.
