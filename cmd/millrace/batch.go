@@ -159,31 +159,42 @@ func (a *app) batchListCmd() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.with(c.Context(), func(ctx context.Context, client *millrace.Client) error {
-				printed := 0
-				for cursor := ""; ; {
-					n := 1000
-					if limit > 0 {
-						n = min(n, limit-printed)
-					}
-					batches, next, err := client.Batches(ctx, n, cursor)
-					if err != nil {
-						return err
-					}
-					for _, one := range batches {
-						if err := a.printBatch(one); err != nil {
-							return err
-						}
-					}
-					printed += len(batches)
-					if cursor = next; cursor == "" || limit > 0 && printed >= limit {
-						return nil
-					}
-				}
+				return eachOf(ctx, limit, client.Batches, a.printBatch)
 			})
 		},
 	}
 	c.Flags().IntVar(&limit, "limit", 0, "print at most this many batches; 0 = all")
 	return c
+}
+
+// listPage is how many things a command that lists all of them asks for at once.
+const listPage = 1000
+
+// eachOf prints what a list has, page by page, up to limit things; 0: all. page returns up to n of them, and the cursor of the next page;
+// empty: there is none.
+func eachOf[T any](
+	ctx context.Context, limit int, page func(ctx context.Context, n int, cursor string) (list []T, next string, err error), print func(T) error,
+) error {
+	printed := 0
+	for cursor := ""; ; {
+		n := listPage
+		if limit > 0 {
+			n = min(n, limit-printed)
+		}
+		list, next, err := page(ctx, n, cursor)
+		if err != nil {
+			return err
+		}
+		for _, one := range list {
+			if err := print(one); err != nil {
+				return err
+			}
+		}
+		printed += len(list)
+		if cursor = next; cursor == "" || limit > 0 && printed >= limit {
+			return nil
+		}
+	}
 }
 
 // batchNamed makes a command about one batch.

@@ -133,6 +133,7 @@ plain text. With --json each line is an object.`,
 // printEntry prints one key with its revision, and its value unless keysOnly is set.
 func (a *app) printEntry(e millrace.Entry, keysOnly bool) error {
 	v := map[string]any{"key": content([]byte(e.Key)), "rev": e.Rev}
+	addWriter(v, e.Writer)
 	if !keysOnly {
 		v["value"] = content(e.Bytes)
 	}
@@ -226,6 +227,7 @@ func keyspaceFields(k millrace.KeyspaceInfo) map[string]any {
 		"keyspace": k.Name, "version": k.Config.Version, "keys": k.Keys, "more_keys": k.MoreKeys, "bytes": k.Bytes,
 		"quota_bytes": k.Config.Bytes, "quota_writes_per_second": k.Config.WritesPerSecond,
 		"quota_bytes_per_second": k.Config.BytesPerSecond, "measured_bytes": k.Measured, "over_quota": k.OverQuota,
+		"writers": k.Config.Writers,
 	}
 }
 
@@ -247,6 +249,7 @@ func (a *app) keyspaceShowCmd() *cobra.Command {
 					}
 					fmt.Fprintf(w, "keyspace  %s\nversion   %d\nkeys      %d%s\nbytes     %d\n", k.Name, k.Config.Version, k.Keys, more, k.Bytes)
 					fmt.Fprintf(w, "quota     %d bytes, %d writes/s, %d bytes/s (0 = none)\n", k.Config.Bytes, k.Config.WritesPerSecond, k.Config.BytesPerSecond)
+					fmt.Fprintf(w, "writers   %v\n", k.Config.Writers)
 					if k.Config.Bytes > 0 {
 						fmt.Fprintf(w, "measured  %d bytes, over quota: %v\n", k.Measured, k.OverQuota)
 					}
@@ -257,7 +260,7 @@ func (a *app) keyspaceShowCmd() *cobra.Command {
 }
 
 // keyspaceSetCmd makes the command that replaces a keyspace's configuration: a limit that is not
-// given becomes 0.
+// given becomes 0, and writers are kept only where that is given.
 func (a *app) keyspaceSetCmd() *cobra.Command {
 	var config millrace.KeyspaceConfig
 	c := &cobra.Command{
@@ -277,6 +280,7 @@ func (a *app) keyspaceSetCmd() *cobra.Command {
 	c.Flags().Int64Var(&config.Bytes, "bytes", 0, "limit in bytes of one replica on disk; 0 = no limit")
 	c.Flags().Int64Var(&config.WritesPerSecond, "writes-per-second", 0, "limit of puts per second, over all nodes; 0 = no limit")
 	c.Flags().Int64Var(&config.BytesPerSecond, "bytes-per-second", 0, "limit of bytes put per second, over all nodes; 0 = no limit")
+	c.Flags().BoolVar(&config.Writers, "writers", false, "keep with each key the task that wrote it last; kv get --json shows it")
 	return c
 }
 

@@ -64,13 +64,22 @@ func (a *app) kvGetCmd() *cobra.Command {
 				if !a.json {
 					return a.raw(v.Bytes, asIs)
 				}
-				return a.print(map[string]any{"value": content(v.Bytes), "rev": v.Rev}, nil)
+				out := map[string]any{"value": content(v.Bytes), "rev": v.Rev}
+				addWriter(out, v.Writer)
+				return a.print(out, nil)
 			})
 		},
 	}
 	c.Flags().BoolVar(&asIs, "raw", false, "print the value byte for byte even on a terminal")
 	keyOf = keyFlag(c)
 	return c
+}
+
+// addWriter adds the task that wrote a key to its JSON form, where one was kept.
+func addWriter(fields map[string]any, w *millrace.KeyWriter) {
+	if w != nil {
+		fields["writer"] = map[string]any{"task": w.Task, "token": w.Token}
+	}
 }
 
 // kvPutCmd makes the command that stores a value. --if-rev 0 is a condition too, so it asks whether

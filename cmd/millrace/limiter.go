@@ -73,20 +73,7 @@ func (a *app) limiterListCmd() *cobra.Command {
 		Use: "list", Short: "List limiters by name, with what is used of each", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.with(c.Context(), func(ctx context.Context, client *millrace.Client) error {
-				for cursor := ""; ; {
-					list, next, err := client.Limiters(ctx, 1000, cursor)
-					if err != nil {
-						return err
-					}
-					for _, one := range list {
-						if err := a.printLimiter(one); err != nil {
-							return err
-						}
-					}
-					if cursor = next; cursor == "" {
-						return nil
-					}
-				}
+				return eachOf(ctx, 0, client.Limiters, a.printLimiter)
 			})
 		},
 	}

@@ -246,20 +246,7 @@ func (a *app) cronListCmd() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.with(c.Context(), func(ctx context.Context, client *millrace.Client) error {
-				for cursor := ""; ; {
-					crons, next, err := client.Crons(ctx, 1000, cursor)
-					if err != nil {
-						return err
-					}
-					for _, one := range crons {
-						if err := a.printCron(one); err != nil {
-							return err
-						}
-					}
-					if cursor = next; cursor == "" {
-						return nil
-					}
-				}
+				return eachOf(ctx, 0, client.Crons, a.printCron)
 			})
 		},
 	}

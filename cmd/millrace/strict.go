@@ -286,6 +286,12 @@ func (o *strictObject) count(name string) int32 {
 	return int32(n)
 }
 
+// list takes an array of strings; nil if it is absent.
+func (o *strictObject) list(name string) (out []string) {
+	o.value(name, "an array of strings", &out)
+	return out
+}
+
 // texts takes an object whose values are strings; nil if it is absent.
 func (o *strictObject) texts(name string) map[string]string {
 	in := o.object(name)

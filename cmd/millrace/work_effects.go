@@ -122,6 +122,9 @@ var effects = []effect{
 	{"task_create", `"queue":"mail","payload":{"to":"ada"}`, taskEffect},
 	{"task_cancel", `"id":"01KZ...","reason":"replaced"`, cancelEffect},
 	{"queue_pause", `"queue":"mail","until":"2030-01-02T03:04:05Z"`, pauseEffect},
+	{"batch_open", `"id":"01KZ...","on_done":{"queue":"reports","payload":{"of":7}}`, openEffect},
+	{"batch_seal", `"id":"01KZ..."`, sealEffect},
+	{"batch_cancel", `"id":"01KZ...","reason":"replaced"`, cancelBatchEffect},
 }
 
 // effectExamples are a line of each op, indented.
@@ -267,23 +270,66 @@ func removeEffect(o *strictObject, tx *millrace.Tx) {
 // taskEffect reads task_create. A payload is any JSON value as it is written, or bytes in base64;
 // without one the task has an empty payload.
 func taskEffect(o *strictObject, tx *millrace.Tx) {
+	job, args, opts := taskOf(o)
+	job.AddTx(tx, args, opts...)
+}
+
+// taskOf reads what is said of a new task, or of one that a batch makes.
+func taskOf(o *strictObject) (job *millrace.JobOf[any, []byte], args any, opts []millrace.AddOption) {
 	queue := o.required("queue")
 	kind, ok := o.text("kind")
 	if !ok {
 		kind = queue
 	}
-	job := taskLimits(o, millrace.Job[any, []byte](kind).Queue(queue))
-	opts := taskOptions(o)
+	job = taskLimits(o, millrace.Job[any, []byte](kind).Queue(queue))
+	opts = taskOptions(o)
 	raw, asJSON := o.raw("payload")
 	coded, asBytes := o.base64("payload_base64")
 	switch {
 	case asJSON && asBytes:
 		o.refuse("payload", "and payload_base64 are mutually exclusive")
 	case asBytes:
-		job.AddTx(tx, coded, opts...)
-	default:
-		job.AddTx(tx, raw, opts...)
+		return job, coded, opts
 	}
+	return job, raw, opts
+}
+
+// openEffect reads batch_open. A command that adds tasks to the batch gives it an id.
+func openEffect(o *strictObject, tx *millrace.Tx) {
+	var opts []millrace.BatchOption
+	if id, ok := o.text("id"); ok {
+		opts = append(opts, millrace.BatchID(id))
+	}
+	if tag, ok := o.text("tag"); ok {
+		if opts != nil {
+			o.refuse("id", "and tag are mutually exclusive")
+		}
+		opts = append(opts, millrace.BatchTag(tag))
+	}
+	if labels := o.texts("labels"); len(labels) > 0 {
+		opts = append(opts, millrace.BatchLabels(labels))
+	}
+	for name, option := range map[string]func(*millrace.JobOf[any, []byte], any, ...millrace.AddOption) millrace.BatchOption{
+		"on_done": millrace.OnDone[any, []byte], "on_success": millrace.OnSuccess[any, []byte],
+	} {
+		if follow := o.object(name); follow != nil {
+			job, args, task := taskOf(follow)
+			o.within(name, follow.done())
+			opts = append(opts, option(job, args, task...))
+		}
+	}
+	tx.OpenBatch(opts...)
+}
+
+// sealEffect reads batch_seal.
+func sealEffect(o *strictObject, tx *millrace.Tx) { tx.SealBatch(o.required("id")) }
+
+// cancelBatchEffect reads batch_cancel.
+func cancelBatchEffect(o *strictObject, tx *millrace.Tx) {
+	how := millrace.BatchCancel{Force: o.boolean("force")}
+	how.Reason, _ = o.text("reason")
+	how.Rate = int(o.count("rate"))
+	tx.CancelBatch(o.required("id"), how)
 }
 
 // cancelEffect reads task_cancel.
@@ -316,14 +362,26 @@ func pauseEffect(o *strictObject, tx *millrace.Tx) {
 	}
 }
 
-// taskOptions reads the fields of a new task that belong to the task alone: id, tag, priority,
-// times, headers, labels and unique key.
+// taskOptions reads the fields of a new task that belong to the task alone: id, tag, key, cost, limiters, priority,
+// times, headers, labels, batch and unique key.
 func taskOptions(o *strictObject) (opts []millrace.AddOption) {
 	if id, ok := o.text("id"); ok {
 		opts = append(opts, millrace.ID(id))
 	}
 	if tag, ok := o.text("tag"); ok {
 		opts = append(opts, millrace.Tag(tag))
+	}
+	if key, ok := o.text("key"); ok {
+		opts = append(opts, millrace.Key(key))
+	}
+	if n, ok := o.integer("cost"); ok {
+		if n < 1 || n > 1_000_000 {
+			o.refuse("cost", "must be 1 to 1,000,000")
+		}
+		opts = append(opts, millrace.Cost(int(n)))
+	}
+	if names := o.list("limiters"); len(names) > 0 {
+		opts = append(opts, millrace.Limiters(names...))
 	}
 	if n, ok := o.integer("priority"); ok {
 		if n < 0 || n > 9 {

@@ -43,9 +43,13 @@ func TestLinesOfAnEffectsFileAreReadAsServersReadThem(t *testing.T) {
 		`{"op":"task_create","queue":"q","payload_base64":"AP8=","content_type":"image/png","max_attempts":3,"lease":"2m","max_run":"1h"}`,
 		`{"op":"task_create","queue":"q","payload":null,"run_at":"2030-01-02T03:04:05Z","unique":{"key":"a","ttl":"1h","on_conflict":"reject"}}`,
 		`{"op":"task_create","queue":"q","labels":{"env":"prod","order":"7"},"expires_at":"2030-01-02T03:04:05Z"}`,
+		`{"op":"task_create","queue":"q","key":"ann","cost":3,"limiters":["a","b"],"batch":"01M8F7WHD9001PH2PG1RNDHQZ3"}`,
 		`{"op":"task_cancel","id":"01M8F7WHD9001PH2PG1RNDHQZ3","reason":"twice","force":true}`,
 		`{"op":"queue_pause","queue":"q","until":"2030-01-02T03:04:05Z","reason":"full"}`,
 		`{"op":"queue_pause","queue":"q","resume":true}`,
+		`{"op":"batch_open","tag":"user/7","labels":{"env":"prod"},"on_done":{"queue":"q","payload":{"a": 1}},"on_success":{"queue":"q","priority":3}}`,
+		`{"op":"batch_seal","id":"01M8F7WHD9001PH2PG1RNDHQZ3"}`,
+		`{"op":"batch_cancel","id":"01M8F7WHD9001PH2PG1RNDHQZ3","reason":"twice","rate":10,"force":true}`,
 		` {"op" : "vector_delete", "collection" : "c", "id" : "a"} ` + "\r",
 	} {
 		if tx, lines, err := effectsOf(t, "\n"+line+"\n"); err != nil || tx.Len() != 1 || len(lines) != 1 || lines[0] != 2 {
@@ -60,13 +64,14 @@ func TestATestOfAHandlerShowsEffectsAsCommandsWriteThem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var file struct{ Effects []json.RawMessage }
+	var file struct{ Effects, Batches []json.RawMessage }
 	if err := json.Unmarshal(b, &file); err != nil {
 		t.Fatal(err)
 	}
-	if len(file.Effects) == 0 {
+	if len(file.Effects) == 0 || len(file.Batches) == 0 {
 		t.Fatal("there are no effects")
 	}
+	file.Effects = append(file.Effects, file.Batches...)
 	job := millrace.Job[string, string]("j")
 	got := millrace.RunHandler(t.Context(), job, func(_ context.Context, task *millrace.Task, _ string) (string, error) {
 		for _, line := range file.Effects {
@@ -104,10 +109,16 @@ func sortedJSON(t *testing.T, line []byte) string {
 
 func TestLinesOfAnEffectsFileThatNoServerTakesAreRefused(t *testing.T) {
 	for line, want := range map[string]string{
-		`{"op":"kv_put","keyspace":"k","key":"a","value":"1","value":"2"}`:           `"value" is given twice`,
-		`{"op":"kv_put","op":"kv_put","keyspace":"k","key":"a","value":"1"}`:         `"op" is given twice`,
-		`{"op":"task_create","queue":"q","payload":{"a":1,"a":2}}`:                   `"a" is given twice`,
-		`{"op":"kv_put","keyspace":"k","Key":"a","value":"1"}`:                       "key is required",
+		`{"op":"kv_put","keyspace":"k","key":"a","value":"1","value":"2"}`:   `"value" is given twice`,
+		`{"op":"kv_put","op":"kv_put","keyspace":"k","key":"a","value":"1"}`: `"op" is given twice`,
+		`{"op":"task_create","queue":"q","payload":{"a":1,"a":2}}`:           `"a" is given twice`,
+		`{"op":"kv_put","keyspace":"k","Key":"a","value":"1"}`:               "key is required",
+		`{"op":"batch_open","on_done":{"payload":1}}`:                        "on_done: queue is required",
+		`{"op":"batch_open","id":"01M8F7WHD9001PH2PG1RNDHQZ3","tag":"t"}`:    "id and tag are mutually exclusive",
+		`{"op":"batch_seal"}`: "id is required",
+		`{"op":"batch_cancel","id":"01M8F7WHD9001PH2PG1RNDHQZ3","rate":-1}`:          "rate",
+		`{"op":"task_create","queue":"q","limiters":"a"}`:                            "limiters must be an array of strings",
+		`{"op":"task_create","queue":"q","cost":0}`:                                  "cost must be 1 to 1,000,000",
 		`{"op":"kv_put","keyspace":"k","key":"a","value":"1","VALUE":"2"}`:           `unknown field "VALUE"`,
 		`{"op":"kv_put","keyspace":"k","key":"a","value":1}`:                         "value must be a string",
 		`{"op":"kv_put","keyspace":"k","key":"a","value":null}`:                      "value must be a string",
