@@ -97,31 +97,16 @@ func (p procfs) Pressure() (out Pressure, err error) {
 // 17 that of its children that were waited for.
 func (p procfs) Process(pid int) (ProcessUse, error) {
 	dir := filepath.Join(p.root, strconv.Itoa(pid))
-	b, err := os.ReadFile(filepath.Join(dir, "stat"))
+	t, err := readTimes(dir)
 	if err != nil {
 		return ProcessUse{}, err
 	}
-	// The name of the process, in brackets, may hold anything: fields count from the last bracket.
-	_, rest, ok := strings.Cut(string(b[max(bytes.LastIndexByte(b, ')'), 0):]), ") ")
-	f := strings.Fields(rest)
-	if !ok || len(f) < 15 {
-		return ProcessUse{}, fmt.Errorf("stat of process %d is %q", pid, b)
-	}
-	user, err1 := strconv.ParseUint(f[11], 10, 64)
-	system, err2 := strconv.ParseUint(f[12], 10, 64)
-	if err1 != nil || err2 != nil {
-		return ProcessUse{}, fmt.Errorf("stat of process %d is %q", pid, b)
-	}
-	helpers, err1 := strconv.ParseUint(f[13], 10, 64)
-	more, err2 := strconv.ParseUint(f[14], 10, 64)
-	if err1 != nil || err2 != nil {
-		return ProcessUse{}, fmt.Errorf("stat of process %d is %q", pid, b)
-	}
-	out := ProcessUse{CPU: float64(user+system) / userHZ, Helpers: float64(helpers+more) / userHZ}
-	if b, err = os.ReadFile(filepath.Join(dir, "statm")); err != nil {
+	out := ProcessUse{CPU: t.user + t.kernel, Helpers: t.helpers}
+	b, err := os.ReadFile(filepath.Join(dir, "statm"))
+	if err != nil {
 		return ProcessUse{}, err
 	}
-	if f = strings.Fields(string(b)); len(f) > 1 {
+	if f := strings.Fields(string(b)); len(f) > 1 {
 		pages, err := strconv.ParseUint(f[1], 10, 64)
 		if err != nil {
 			return ProcessUse{}, err
@@ -130,6 +115,33 @@ func (p procfs) Process(pid int) (ProcessUse, error) {
 	}
 	out.Written = p.written(dir)
 	return out, nil
+}
+
+// times is the CPU time of a process, in seconds: its own in programs and in the kernel, and that of its children that were waited for.
+type times struct{ user, kernel, helpers float64 }
+
+// readTimes reads the stat of a process from its folder.
+func readTimes(dir string) (t times, err error) {
+	b, err := os.ReadFile(filepath.Join(dir, "stat"))
+	if err != nil {
+		return t, err
+	}
+	wrong := fmt.Errorf("stat of process %s is %q", filepath.Base(dir), b)
+	// The name of the process, in brackets, may hold anything: fields count from the last bracket.
+	_, rest, ok := strings.Cut(string(b[max(bytes.LastIndexByte(b, ')'), 0):]), ") ")
+	f := strings.Fields(rest)
+	if !ok || len(f) < 15 {
+		return t, wrong
+	}
+	var v [4]float64
+	for i := range v {
+		n, err := strconv.ParseUint(f[11+i], 10, 64)
+		if err != nil {
+			return t, wrong
+		}
+		v[i] = float64(n) / userHZ
+	}
+	return times{user: v[0], kernel: v[1], helpers: v[2] + v[3]}, nil
 }
 
 // written reads how many bytes a process made the disk write, by whole pages; 0 when it may not be read.

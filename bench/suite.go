@@ -221,6 +221,10 @@ type Harness struct {
 	// Profile fetches the profiles of all processes over the window into dir (below out), and diagnoses them. measure
 	// runs the window. nil: no profiled run.
 	Profile func(ctx context.Context, p ProfileRun) (*Diagnosis, error)
+	// Sample profiles the processor time of the process at an admin listener for a window; empty: this one. Parts divides microseconds by what
+	// such a profile says they were spent on. nil: Entry says no parts.
+	Sample func(ctx context.Context, admin string, window time.Duration) ([]byte, error)
+	Parts  func(cpu []byte, us float64) ([]EntryPart, error)
 	// Clocks and Observer are the host's; nil: those of the kernel. Tests replace them.
 	Clocks   Clocks
 	Observer Observer

@@ -1,15 +1,12 @@
 package load
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -53,30 +50,7 @@ func (a adminPage) get(ctx context.Context, path string, read func(body io.Reade
 
 // metrics reads metrics without labels by name. It is an error when one of them is not there.
 func (a adminPage) metrics(ctx context.Context, names ...string) (map[string]float64, error) {
-	out := make(map[string]float64, len(names))
-	err := a.get(ctx, "/metrics", func(body io.Reader) error {
-		for _, name := range names {
-			// A metric that was not found keeps -1; its absence is an error below.
-			out[name] = -1
-		}
-		found, lines := 0, bufio.NewScanner(body)
-		for lines.Scan() {
-			name, text, _ := strings.Cut(lines.Text(), " ")
-			if _, wanted := out[name]; !wanted {
-				continue
-			}
-			v, err := strconv.ParseFloat(text, 64)
-			if err != nil {
-				return err
-			}
-			out[name], found = v, found+1
-		}
-		if found < len(names) {
-			return fmt.Errorf("it has %d of %s", found, strings.Join(names, ", "))
-		}
-		return lines.Err()
-	})
-	return out, err
+	return bench.Metrics(ctx, string(a), names...)
 }
 
 // collect makes the server collect its garbage, which a heap profile with gc=1 does before it is written.

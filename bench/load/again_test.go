@@ -17,12 +17,8 @@ import (
 // keptRun is a run of a suite whose data is kept, and its directory.
 func keptRun(t *testing.T, s bench.Suite) (dir string, c bench.Config) {
 	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	r := measure(t, s, "", func(to *bench.Config, h *bench.Harness) {
-		to.Topology, to.Executable, to.Keep, h.DrainWithin = bench.Procs, exe, "always", time.Minute
+		to.Topology, to.Executable, to.Keep, h.DrainWithin = bench.Procs, self(t), "always", time.Minute
 		c = *to
 	})
 	run := onlyRun(t, r)

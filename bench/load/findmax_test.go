@@ -2,7 +2,6 @@ package load
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -15,13 +14,9 @@ func TestTheHighestRateOfARealServerIsFound(t *testing.T) {
 	if testing.Short() {
 		t.Skip("measures for seconds")
 	}
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Parallel()
 	c := bench.Defaults()
-	c.Select, c.Out, c.Data, c.Executable = []string{"queue.cycle/unbatched"}, t.TempDir(), t.TempDir(), exe
+	c.Select, c.Out, c.Data, c.Executable = []string{"queue.cycle/unbatched"}, t.TempDir(), t.TempDir(), self(t)
 	c.Rate, c.Window = 100, time.Second
 	r, err := bench.FindMax(t.Context(), c, bench.Harness{Suites: []bench.Suite{cycle(Queue)}, DrainWithin: time.Minute}, []string{"p99=20s"}, 200)
 	if err != nil {

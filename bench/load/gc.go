@@ -1,14 +1,10 @@
 package load
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"net/http"
 	"runtime/debug"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -118,34 +114,13 @@ func (g *gcWatch) count(ctx context.Context) (gcCount, error) {
 		n.server, n.paused = n.driver, own.PauseTotal.Seconds() // one process for all
 		return n, nil
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, g.admin+"/metrics", nil)
+	const count, sum = "go_gc_duration_seconds_count", "go_gc_duration_seconds_sum"
+	m, err := bench.Metrics(ctx, g.admin, count, sum)
 	if err != nil {
 		return n, err
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return n, fmt.Errorf("read the server's collections: %w", err)
-	}
-	defer resp.Body.Close() //nolint:errcheck // it was only read
-	// found counts the two metrics that are needed.
-	found := 0
-	lines := bufio.NewScanner(resp.Body)
-	for lines.Scan() {
-		name, value, _ := strings.Cut(lines.Text(), " ")
-		v, err := strconv.ParseFloat(value, 64)
-		switch {
-		// A line without a number is of another kind.
-		case err != nil:
-		case name == "go_gc_duration_seconds_count":
-			n.server, found = uint64(v), found+1
-		case name == "go_gc_duration_seconds_sum":
-			n.paused, found = v, found+1
-		}
-	}
-	if found < 2 {
-		return n, fmt.Errorf("%s/metrics does not tell of collections", g.admin)
-	}
-	return n, lines.Err()
+	n.server, n.paused = uint64(m[count]), m[sum]
+	return n, nil
 }
 
 // interval takes the latencies of one slice, when the harness ends it.

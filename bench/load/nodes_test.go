@@ -158,12 +158,8 @@ func three(drive bench.Driver, shape bench.Shape) bench.Suite {
 // planted names this program so that its nodes have a fault.
 func planted(t *testing.T, fault string) string {
 	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	name := filepath.Join(t.TempDir(), fault)
-	if err := os.Symlink(exe, name); err != nil {
+	if err := os.Symlink(self(t), name); err != nil {
 		t.Fatal(err)
 	}
 	return name

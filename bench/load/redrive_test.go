@@ -28,16 +28,20 @@ func TestDeadTasksAreRedrivenUnderLiveTraffic(t *testing.T) {
 
 // cancelling is Redrive and a job after it that cancels what was redriven, as if the tasks were lost.
 func cancelling(ctx context.Context, rig *bench.Rig) error {
-	err := Redrive(ctx, rig)
-	if err != nil {
+	if err := Redrive(ctx, rig); err != nil {
 		return err
 	}
+	return cancelReady(ctx, rig, redriveSuffix)
+}
+
+// cancelReady cancels the ready tasks of the queue with that suffix.
+func cancelReady(ctx context.Context, rig *bench.Rig, suffix string) error {
 	c, err := rig.Dial(ctx, 0)
 	if err != nil {
 		return err
 	}
 	defer c.Close() //nolint:errcheck // every call was answered, or an error tells
-	filter := millrace.TaskFilter{Queue: rig.Queue + redriveSuffix, State: millrace.Ready}
+	filter := millrace.TaskFilter{Queue: rig.Queue + suffix, State: millrace.Ready}
 	job, err := c.StartBulk(ctx, millrace.BulkCancel, filter, millrace.BulkRate(60_000))
 	if err != nil {
 		return err

@@ -21,14 +21,20 @@ func small(drive bench.Driver, shape bench.Shape) bench.Suite {
 	}
 }
 
-// on measures servers that the bench starts.
-func on(t *testing.T, topology bench.Topology, s bench.Suite) *bench.Run {
+// self is this program, which serves where a bench starts it.
+func self(t *testing.T) string {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return measureOn(t, topology, exe, s)
+	return exe
+}
+
+// on measures servers that the bench starts.
+func on(t *testing.T, topology bench.Topology, s bench.Suite) *bench.Run {
+	t.Helper()
+	return measureOn(t, topology, self(t), s)
 }
 
 // onProgram measures servers that are processes of a program.

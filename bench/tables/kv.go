@@ -9,7 +9,7 @@ import (
 
 // kvSuites are the suites of keys.
 func kvSuites() []bench.Suite {
-	return []bench.Suite{auroraLength(), auroraFollowers(), auroraSteady(), kvPingPong(), kvLatency(), kvEtcd(), kvEtcdNative()}
+	return []bench.Suite{auroraLength(), auroraFollowers(), auroraSteady(), kvPingPong(), kvLatency(), kvEtcd(), kvEtcdNative(), raftEntry()}
 }
 
 // kvPingPong is the ceiling of replication: a server that relays each put to two others, which

@@ -156,7 +156,7 @@ func Suites() []bench.Suite {
 func queueSuites() []bench.Suite {
 	return []bench.Suite{
 		queueCycle(), queueSteady(), queueRaft(), queueSmart(), queueCoalesce(), queueCoalesceRaft(), queueTransport(),
-		queueCodec(), queueGC(), queueLatency(), queueDeep(), queueRestart(), queueRedrive(), queueEffects(), queueKeyed(), queueAfter(), queueIdle(), queueDepth(), queueMix(), queueK6(), queueFailover(), streamsIdle(), tenantTiming(), tenantNeighbour(),
+		queueCodec(), queueGC(), queueLatency(), queueDeep(), queueRestart(), queueRedrive(), queueDue(), queueEffects(), queueKeyed(), queueAfter(), queueIdle(), queueDepth(), queueMix(), queueK6(), queueFailover(), streamsIdle(), tenantTiming(), tenantNeighbour(),
 	}
 }
 
@@ -164,7 +164,7 @@ func queueSuites() []bench.Suite {
 func Harness() bench.Harness {
 	return bench.Harness{
 		Suites: Suites(), Profiles: Profiles(), Judge: Judge, Render: report.Render, Write: report.Write,
-		Profile: profile.Run, NullServer: load.NullServer,
+		Profile: profile.Run, Sample: profile.Sample, Parts: profile.Parts, NullServer: load.NullServer,
 	}
 }
 

@@ -38,11 +38,11 @@ func TestEverySuiteIsListed(t *testing.T) {
 	}
 	want := []string{
 		"queue.cycle P0", "queue.steady P0", "queue.raft P0", "queue.smart P0", "queue.coalesce P0", "queue.coalesce.raft P0",
-		"queue.transport P0", "queue.codec P0", "queue.gc P0", "queue.latency P0", "queue.depth P0", "queue.restart P0", "queue.redrive P0",
+		"queue.transport P0", "queue.codec P0", "queue.gc P0", "queue.latency P0", "queue.depth P0", "queue.restart P0", "queue.redrive P0", "queue.due P0",
 		"queue.effects P0", "queue.keyed P0", "queue.after P0", "queue.idle P0", "queue.aux/depth P1", "queue.aux/mix P1", "queue.aux/k6 P1",
 		"queue.failover P1", "streams.idle P1", "tenant.timing P1", "tenant.neighbour P1",
 		"refs.gitaly P0", "refs.gitaly/git P0", "refs.push P0", "refs.scale P0",
-		"kv.aurora.len P0", "kv.aurora.followers P0", "kv.aurora.steady P0", "kv.pingpong P0", "kv.latency P0", "kv.etcd P0", "kv.etcd.native P0",
+		"kv.aurora.len P0", "kv.aurora.followers P0", "kv.aurora.steady P0", "kv.pingpong P0", "kv.latency P0", "kv.etcd P0", "kv.etcd.native P0", "raft.entry P0",
 		"search.sweep P0", "search.mixed P0", "search.recall P0", "search.load P0", "search.judge P0",
 		"search.restart P0", "search.graph P0", "search.gaps P1", "search.outage P0", "footprint P0", "commit.effects P0",
 		"queue.peers.asynq P1", "queue.peers.beanstalkd P1", "queue.peers.jetstream P1", "queue.peers.rabbitmq P1", "queue.peers.river P1",
@@ -181,9 +181,12 @@ func TestTargetsAreThoseThatWereSet(t *testing.T) {
 		"queue.restart/tasks-1m":  {"first_grant_s any ≤ 3 0"},
 		"queue.redrive/dead-20k":  nil,
 		"queue.redrive/dead-1m":   {"live_p99_ratio any ≤ 2 0!", "redriven_per_s any ≥ 5e+04 0"},
+		"queue.due/due-20k":       nil,
+		"queue.due/due-1m":        {"due_per_s any ≥ 1e+05 0", "live_p99_ratio any ≤ 3 0!"},
 		"queue.effects/kv-put":    {"effects_ratio any ≥ 0.7 0!"},
 		"queue.after/chains":      {"chain_ratio any ≥ 0.7 0!"},
 		"queue.idle/streams-1000": {"alone_cpu_percent any ≤ 1 0", "rss_kib_per_stream any ≤ 60 0!", "streams_cpu_percent any ≤ 1 0"},
+		"raft.entry/put":          {"cpu_us_per_op any ≤ 550 0"},
 		"queue.raft/shards-1":     {"cycles_per_s fsync ≥ 2e+04 3e+04", "ratio_to_codeq any ≥ 1.2 0!"},
 		"queue.smart/shards-1":    {"cycles_per_s fsync ≥ 5000 0", "requests_per_op any ≤ 1.7 0!"},
 		"queue.smart/sdk":         {"requests_per_op any ≤ 1.05 0!"},
@@ -255,7 +258,7 @@ func TestShapesAreThoseOfTheReferences(t *testing.T) {
 	if s := row(t, suite(t, "queue.effects"), "kv-put").Shape; s != b {
 		t.Errorf("queue.effects: %+v, want the batched cycle", s)
 	}
-	for name, tasks := range map[string]int{"queue.depth/ready-1m": 1e6, "queue.depth/ready-10m": 1e7, "queue.restart/tasks-1m": 1e6, "queue.redrive/dead-1m": 1e6} {
+	for name, tasks := range map[string]int{"queue.depth/ready-1m": 1e6, "queue.depth/ready-10m": 1e7, "queue.restart/tasks-1m": 1e6, "queue.redrive/dead-1m": 1e6, "queue.due/due-1m": 1e6} {
 		s, r, _ := cutLast(name)
 		if p := row(t, suite(t, s), r).Shape.Prefill; p != tasks {
 			t.Errorf("%s: %d tasks", name, p)
@@ -361,8 +364,8 @@ func TestProfilesHoldTheRowsThatTheyPromise(t *testing.T) {
 	}
 	for name, want := range map[string]int{
 		"queue.cycle": 2, "queue.raft": 2, "queue.smart": 3, "queue.coalesce": 2, "queue.transport": 5, "queue.codec": 3, "queue.gc": 2,
-		"queue.steady": 0, "queue.latency": 1, "queue.depth": 2, "queue.restart": 1, "queue.redrive": 1, "queue.effects": 1, "queue.idle": 1,
-		"refs.gitaly": 9, "kv.aurora.len": 7, "kv.aurora.followers": 6, "kv.aurora.steady": 0, "kv.pingpong": 3, "kv.latency": 13, "search.sweep": 4,
+		"queue.steady": 0, "queue.latency": 1, "queue.depth": 2, "queue.restart": 1, "queue.redrive": 1, "queue.due": 0, "queue.effects": 1, "queue.idle": 1,
+		"refs.gitaly": 9, "kv.aurora.len": 7, "kv.aurora.followers": 6, "kv.aurora.steady": 0, "kv.pingpong": 3, "kv.latency": 13, "raft.entry": 0, "search.sweep": 4,
 		"search.mixed": 1, "search.recall": 4,
 	} {
 		if got := count[Seeds][name]; got != want {

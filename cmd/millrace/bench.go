@@ -47,7 +47,7 @@ partial result.`,
 	for _, family := range []string{"queue", "refs", "kv"} {
 		c.AddCommand(a.benchFamilyCmd(family))
 	}
-	c.AddCommand(a.benchSearchCmd(), a.benchSDKCmd())
+	c.AddCommand(a.benchSearchCmd(), a.benchSDKCmd(), a.benchEntryCmd())
 	return c
 }
 
