@@ -61,12 +61,15 @@ class Rest:
         return options.FromString(of.GetOptions().SerializeToString()).Extensions[extension]
 
     def tables(self) -> dict[str, Any]:
-        """Return the fields and the routes, both by name."""
+        """Return the fields, the messages of which a client keeps what it does not know, and the routes, by name."""
         fields: dict[str, Any] = {}
+        kept: dict[str, Any] = {}
         routes: dict[str, Any] = {}
         for f in self._files:
             for m in f.message_types_by_name.values():
                 self._fields(m, fields)
+                if self._option("Message", "message", m).keep:
+                    kept[m.name] = True
             for service in f.services_by_name.values():
                 for method in service.methods:
                     rows = [r for o in self._option("Method", "route", method) if (r := self._route(method, o))]
@@ -74,7 +77,8 @@ class Rest:
                     rows.sort(key=lambda r: -sum(isinstance(part, list) for part in r["path"]))
                     if rows:
                         routes[f"{service.name}/{method.name}"] = rows
-        return {"fields": dict(sorted(fields.items())), "routes": dict(sorted(routes.items()))}
+        parts = {"fields": fields, "kept": kept, "routes": routes}
+        return {name: dict(sorted(rows.items())) for name, rows in parts.items()}
 
     def _fields(self, m: Any, out: dict[str, Any]) -> None:
         for f in m.fields:

@@ -1,7 +1,8 @@
-"""How the agent of the scenarios reads settings of queues, and shows crons, queues and keys."""
+"""How the agent of the scenarios reads settings of queues, and shows what it administers."""
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from typing import Any
 
@@ -17,7 +18,8 @@ def cron(c: mr.CronInfo) -> dict[str, Any]:
     return {
         "name": c.name, "schedule": c.schedule, "zone": c.zone, "words": c.words, "jitter_ms": round(c.jitter * 1000),
         "paused": c.paused, "overlap": c.overlap, "catch_up": c.catch_up, "queue": c.queue, "kind": c.kind,
-        "priority": c.priority, "task_key": c.key, "cost": c.cost, "tag": c.tag, "labels": dict(c.labels),
+        "priority": c.priority, "task_key": c.key, "cost": c.cost, "limiters": list(c.limiters), "tag": c.tag,
+        "labels": dict(c.labels),
         "version": str(c.version), "runs": c.runs, "start": _moment(c.start), "end": _moment(c.end),
         "next_at": _moment(c.next_at), "waiting_at": _moment(c.waiting_at),
         "last_run": None if c.last_run is None else run(c.last_run),
@@ -71,7 +73,7 @@ def config(c: mr.QueueConfig) -> dict[str, Any]:
         "version": str(c.version), "attempts": c.attempts or 0, "lease_ms": round((c.lease or 0) * 1000),
         "concurrency": c.concurrency or 0, "max_workers": c.max_workers or 0, "max_tasks": c.max_tasks or 0,
         "order": c.order, "fairness": c.fairness, "dead_letter": c.dead_letter or "", "rate": _rate(c.rate),
-        "per_key": {"concurrency": k.concurrency or 0, "rate": _rate(k.rate)},
+        "per_key": {"concurrency": k.concurrency or 0, "rate": _rate(k.rate)}, "limiters": list(c.limiters),
     }  # fmt: skip
 
 
@@ -84,9 +86,27 @@ def key(k: mr.QueueKey) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def limiter(one: mr.LimiterInfo) -> dict[str, Any]:
+    """Show a limiter."""
+    return {
+        "name": one.name, "concurrency": one.concurrency or 0, "rate": _rate(one.rate), "version": str(one.version),
+        "used": one.used, "tasks": one.tasks, "held_by": [{"task": h.task, "queue": h.queue} for h in one.held_by],
+        "queues": list(one.queues),
+    }  # fmt: skip
+
+
+def batch(b: mr.BatchInfo) -> dict[str, Any]:
+    """Show a batch."""
+    return {
+        "id": b.id, "state": b.state, "counts": dataclasses.asdict(b.counts), "labels": dict(b.labels),
+        "on_done": b.on_done, "on_success": b.on_success, "done_task": b.done_task, "success_task": b.success_task,
+        "refused": b.refused_code, "cancel": b.cancel_reason if b.cancelled else None, "replayed": b.replayed,
+    }  # fmt: skip
+
+
 def bulk_options(c: dict[str, Any]) -> dict[str, Any]:
     """Read which tasks a bulk job is about, and how it is run."""
-    names = ("queue", "state", "kind", "labels", "reason", "force", "priority", "to_queue", "patch")
+    names = ("queue", "state", "kind", "labels", "reason", "force", "priority", "to_queue", "patch", "batch")
     given = {k: c[k] for k in names if k in c}
     return given | ({"rate": c["per_second"]} if "per_second" in c else {})
 

@@ -167,7 +167,11 @@ def waits_of(c: dict[str, Any]) -> dict[str, Any]:
 
 def options_of(c: dict[str, Any]) -> dict[str, Any]:
     """Read the settings of an add."""
-    o: dict[str, Any] = {k: c[k] for k in ("id", "tag", "cost", "priority", "headers", "labels", "attempts") if k in c}
+    o: dict[str, Any] = {
+        k: c[k]
+        for k in ("id", "tag", "cost", "priority", "headers", "labels", "attempts", "limiters", "batch")
+        if k in c
+    }
     if "task_key" in c:
         o["key"] = c["task_key"]
     for name in ("delay", "lease", "max_run", "timeout"):
@@ -211,32 +215,52 @@ def number(v: Any) -> int | None:
 
 
 def write_ops(to: mr.Changes, ops: list[dict[str, Any]]) -> None:
-    """Add effects, as lines of MILLRACE_EFFECTS, to a commit."""
+    """Add effects, as lines of MILLRACE_EFFECTS, to a commit that waits for nothing."""
     for o in ops:
-        op = o["op"]
-        if op.startswith("kv_"):
-            _write_kv(to, op, o)
-        elif op == "ref_update":
-            repo = to.repo(o["repo"], tag=o.get("tag", ""))
-            name, new, old = o.get("ref") or o.get("name"), o.get("new", ""), o.get("old")
-            repo.update(name, new, old)
-        elif op == "vector_upsert":
-            p = o.get("point", o)
-            to.collection(o["collection"]).upsert(
-                p["id"], vector=p.get("vector", ()), model=p.get("model", ""), payload=p.get("payload"),
-                if_version=str(p.get("if_version", "")), if_absent=bool(p.get("if_absent")),
-            )  # fmt: skip
-        elif op == "vector_delete":
-            to.collection(o["collection"]).delete(o["id"], if_version=str(o.get("if_version", "")))
-        elif op == "task_create":
-            _write_create(to, o)
-        elif op == "task_cancel":
-            to.cancel(o["id"], o.get("reason", ""), force=bool(o.get("force")))
-        elif op == "queue_pause":
-            queue = to.queue(o["queue"])
-            queue.resume() if o.get("resume") else queue.pause(o.get("reason", ""), **pause_of(o))
-        else:
-            raise Unsupported(f"op {op}")
+        write_op(to, o)
+
+
+async def settle_ops(to: mr.Changes, ops: list[dict[str, Any]]) -> None:
+    """Add effects to a commit, which may wait for the server."""
+    for o in ops:
+        await settle(write_op(to, o))
+
+
+def write_op(to: mr.Changes, o: dict[str, Any]) -> Any:
+    """Add an effect to a commit: at once, or when what it returns is awaited."""
+    op = o["op"]
+    if op.startswith("kv_"):
+        _write_kv(to, op, o)
+    elif op == "ref_update":
+        repo = to.repo(o["repo"], tag=o.get("tag", ""))
+        name, new, old = o.get("ref") or o.get("name"), o.get("new", ""), o.get("old")
+        repo.update(name, new, old)
+    elif op == "vector_upsert":
+        p = o.get("point", o)
+        to.collection(o["collection"]).upsert(
+            p["id"], vector=p.get("vector", ()), model=p.get("model", ""), payload=p.get("payload"),
+            if_version=str(p.get("if_version", "")), if_absent=bool(p.get("if_absent")),
+        )  # fmt: skip
+    elif op == "vector_delete":
+        to.collection(o["collection"]).delete(o["id"], if_version=str(o.get("if_version", "")))
+    elif op == "task_create":
+        _write_create(to, o)
+    elif op == "task_cancel":
+        to.cancel(o["id"], o.get("reason", ""), force=bool(o.get("force")))
+    elif op == "batch_open":
+        follows = {name: _follow_up(o[name]) for name in ("on_done", "on_success") if name in o}
+        assert isinstance(to, (mr.Tx, mr.AsyncTx, mr.Effects))
+        return to.open_batch(**{n: o[n] for n in ("id", "tag", "labels") if n in o}, **follows)
+    elif op == "batch_seal":
+        to.seal_batch(o["id"])
+    elif op == "batch_cancel":
+        to.cancel_batch(o["id"], o.get("reason", ""), rate=o.get("rate"), force=bool(o.get("force")))
+    elif op == "queue_pause":
+        queue = to.queue(o["queue"])
+        queue.resume() if o.get("resume") else queue.pause(o.get("reason", ""), **pause_of(o))
+    else:
+        raise Unsupported(f"op {op}")
+    return None
 
 
 def pause_of(o: dict[str, Any]) -> dict[str, Any]:
@@ -273,7 +297,9 @@ def _write_kv(to: mr.Changes, op: str, o: dict[str, Any]) -> None:
 
 def _write_create(to: mr.Changes, o: dict[str, Any]) -> None:
     kind = o.get("kind") or o["queue"]
-    more: dict[str, Any] = {k: o[k] for k in ("id", "tag", "labels", "priority") if k in o}
+    more: dict[str, Any] = {
+        k: o[k] for k in ("id", "tag", "key", "cost", "labels", "priority", "limiters", "batch") if k in o
+    }
     if "delay" in o:
         more["delay"] = seconds(o["delay"])
     elif "delay_ms" in o:
@@ -282,6 +308,11 @@ def _write_create(to: mr.Changes, o: dict[str, Any]) -> None:
         more["unique"] = mr.Unique(**o["unique"])
     more |= waits_of(o)
     mr.Job(kind, queue=o["queue"]).add_tx(to, _payload(o), **more)
+
+
+def _follow_up(o: dict[str, Any]) -> mr.FollowUp:
+    more = {k: o[k] for k in ("tag", "key", "labels", "priority") if k in o}
+    return mr.Job[Any, Any](o.get("kind") or o["queue"], queue=o["queue"]).follow_up(_payload(o), **more)
 
 
 def _payload(o: dict[str, Any]) -> Any:
@@ -448,7 +479,7 @@ class Script:
         elif "commit" in step:
             tx = t.tx()
             write_checks(tx, step["commit"].get("checks", []))
-            write_ops(tx, step["commit"].get("ops", []))
+            await settle_ops(tx, step["commit"].get("ops", []))
             await tx.commit()
         else:
             self._common(t, step)
@@ -576,13 +607,14 @@ class Agent:
         t = await settle(self.client.task(c["id"]))
         return {
             "state": t.state, "reason": t.reason, "attempt": t.attempt, "failures": t.failures, "crashes": t.crashes,
-            "snoozes": t.snoozes, "task_code": t.error_code, "message": t.error_message,
+            "snoozes": t.snoozes, "task_code": t.error_code, "message": t.error_message, "limiters": list(t.limiters),
+            "batch": t.batch,
         }  # fmt: skip
 
     async def do_commit(self, c: dict[str, Any]) -> Any:
         tx = self.client.tx()
         write_checks(tx, c.get("checks", []))
-        write_ops(tx, c.get("ops", []))
+        await settle_ops(tx, c.get("ops", []))
         timeout = {"timeout": c["timeout_ms"] / 1000} if "timeout_ms" in c else {}
         return committed(await settle(tx.commit(**timeout)))
 
@@ -590,7 +622,8 @@ class Agent:
         item = await settle(self.client.kv(c["keyspace"]).get(some_bytes(c, "key")))
         if not item.found:
             return None
-        return {"value_base64": base64.b64encode(item.value).decode(), "rev": str(item.rev)}
+        writer = item.writer and {"task": item.writer.task, "token": str(item.writer.token)}
+        return {"value_base64": base64.b64encode(item.value).decode(), "rev": str(item.rev), "writer": writer}
 
     async def do_cancel(self, c: dict[str, Any]) -> Any:
         await settle(self.client.cancel(c["id"], c.get("reason", ""), force=bool(c.get("force"))))
@@ -690,6 +723,52 @@ class Agent:
         given = admin.bulk_options(c)
         return admin.bulk(await settle(self.client.queue(given.pop("queue")).redrive(**given)))
 
+    # Limiters and batches.
+
+    async def do_limiter_set(self, c: dict[str, Any]) -> Any:
+        given = {k: c[k] for k in ("concurrency", "if_version") if k in c}
+        made = self.client.limiter(c["name"]).set(rate=admin.rate(c.get("rate")), **given)
+        return admin.limiter(await settle(made))
+
+    async def do_limiter_get(self, c: dict[str, Any]) -> Any:
+        return admin.limiter(await settle(self.client.limiter(c["name"]).get()))
+
+    async def do_limiters(self, c: dict[str, Any]) -> Any:
+        return {"limiters": [admin.limiter(one) for one in await every(self.client.limiters())]}
+
+    async def do_limiter_delete(self, c: dict[str, Any]) -> Any:
+        given = {k: c[k] for k in ("if_version",) if k in c}
+        await settle(self.client.limiter(c["name"]).delete(**given))
+        return {}
+
+    async def do_batch_open(self, c: dict[str, Any]) -> Any:
+        given: dict[str, Any] = {k: c[k] for k in ("id", "tag", "labels") if k in c}
+        for name in ("on_done", "on_success"):
+            if name in c:
+                follow = c[name]
+                given[name] = job_of(follow).follow_up(follow.get("args", "null"), **options_of(follow))
+        b = await settle(self.client.open_batch(**given))
+        return {"id": b.id, "replayed": b.replayed}
+
+    async def do_batch_get(self, c: dict[str, Any]) -> Any:
+        return admin.batch(await settle(self.client.batch(c["id"]).get()))
+
+    async def do_batch_seal(self, c: dict[str, Any]) -> Any:
+        return admin.batch(await settle(self.client.batch(c["id"]).seal()))
+
+    async def do_batch_cancel(self, c: dict[str, Any]) -> Any:
+        made = self.client.batch(c["id"]).cancel(
+            c.get("reason", ""), rate=c.get("per_second"), force=bool(c.get("force"))
+        )
+        return admin.batch(await settle(made))
+
+    async def do_batch_wait(self, c: dict[str, Any]) -> Any:
+        timeout = c["timeout_ms"] / 1000 if "timeout_ms" in c else None
+        return admin.batch(await settle(self.client.batch(c["id"]).wait(timeout)))
+
+    async def do_batches(self, c: dict[str, Any]) -> Any:
+        return {"batches": [admin.batch(one) for one in await every(self.client.batches())]}
+
     # The worker.
 
     async def do_worker(self, c: dict[str, Any]) -> Any:
@@ -701,7 +780,7 @@ class Agent:
             script = Script(self, spec)
             job.handler(script.arun if self.is_async else script.run)
             jobs.append(job)
-        more: dict[str, Any] = {k: c[k] for k in ("slots", "queues", "renew") if k in c}
+        more: dict[str, Any] = {k: c[k] for k in ("slots", "queues", "weights", "in_order", "renew") if k in c}
         if "drain_ms" in c:
             more["drain"] = c["drain_ms"] / 1000
         if "stall_ms" in c:

@@ -52,6 +52,18 @@ def threads(c: mr.Client) -> None:
     c.queue("q").update(colour="red")  # wrong
     for k in c.queue("q").keys(sort="backlog"):
         print(k.ready + 1, name, version)
+    used: int = c.limiter("n").set(concurrency=3, rate=mr.Rate(10, 60)).used
+    c.limiter("n").set(concurrency="3")  # wrong
+    many = c.open_batch(on_done=apart.follow_up({"to": "ada"}, priority=3), labels={"a": "b"})
+    state: str = many.seal().state
+    sync.add(c, 1, batch=many, limiters=["n"])
+    sync.add(c, 1, batch=7)  # wrong
+    c.open_batch(on_done=apart)  # wrong
+    apart.follow_up({"from": "ada"})  # wrong
+    apart.follow_up({"to": "ada"}, delay=5)  # wrong
+    mr.Worker(c, [sync], weights={"sync": 3})
+    mr.Worker(c, [sync], weights={"sync": "3"})  # wrong
+    print(used, state)
 
 
 async def loops(c: mr.AsyncClient) -> None:
@@ -59,4 +71,6 @@ async def loops(c: mr.AsyncClient) -> None:
     bad: int = await (await sync.add(c, 1)).wait()  # wrong
     words: str = (await apart.cron(c, "n", "@daily", {"to": "ada"})).words
     await apart.cron(c, "n", "@daily", {"to": "ada"}, end="2030-01-01")  # wrong
-    print(ok, bad, words)
+    waited: mr.BatchInfo = await (await c.open_batch()).wait(5)
+    await (await c.open_batch()).wait("5")  # wrong
+    print(ok, bad, words, waited)

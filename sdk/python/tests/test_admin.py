@@ -124,8 +124,9 @@ def test_what_rules_a_queue(client: mr.Client) -> None:
         "retain_dead": 20.0, "cancel_grace": 5.0, "default_ttl": 600.0, "max_tasks": 100, "max_bytes": 100_000,
         "ceilings": mr.QueueCeilings(9, 8, 7, 30.0, 60.0, 5), "fairness": "none", "order": "strict", "concurrency": 4,
         "rate": mr.Rate(10, 60.0, 2), "per_key": mr.KeyLimits(1, mr.Rate(5, 0.5)), "max_workers": 2,
-        "dead_letter": "dead",
+        "dead_letter": "dead", "limiters": ("api",),
     }  # fmt: skip
+    client.limiter("api").set()
     assert set(everything) == mr.QueueSettings.__optional_keys__
     assert q.set(**everything) == 1
     got = q.config()

@@ -14,9 +14,13 @@ from typing import Any
 import pytest
 from conftest import ROOT
 
+import millrace_sdk as mr
 from millrace_sdk.testing import DevServer
 
-FILES = [*(ROOT / f"docs/start/{page}.md" for page in ("python", "cron", "limits")), ROOT / "sdk/python/README.md"]
+FILES = [
+    *(ROOT / f"docs/start/{page}.md" for page in ("python", "cron", "limits", "batches")),
+    ROOT / "sdk/python/README.md",
+]
 
 
 def blocks(path: pathlib.Path) -> list[str]:
@@ -37,18 +41,29 @@ def test_blocks(path: pathlib.Path, millrace_server: DevServer, monkeypatch: pyt
     for n, block in enumerate(found):
         stop = threading.Event()
         if ".run()" in block:
-            threading.Thread(target=_signal_when_done, args=(millrace_server, namespace, stop), daemon=True).start()
+            before = _completed(millrace_server, namespace)
+            args = (millrace_server, namespace, before, stop)
+            threading.Thread(target=_signal_when_done, args=args, daemon=True).start()
         try:
             exec(compile(block, f"{path.name}:{n}", "exec"), module.__dict__)
         finally:
             stop.set()
 
 
-def _signal_when_done(server: DevServer, namespace: str, stop: threading.Event) -> None:
-    """Send the signal that ends a worker, once the queues are empty."""
+def _completed(server: DevServer, namespace: str) -> int:
+    """Count the tasks that earlier blocks have completed."""
+    with server.client(namespace=namespace) as c:
+        try:
+            return sum(q.completed for q in c.queues())
+        except mr.NotFound:  # the first call of the page makes the namespace
+            return 0
+
+
+def _signal_when_done(server: DevServer, namespace: str, before: int, stop: threading.Event) -> None:
+    """Send the signal that ends a worker, once the queues are empty and have completed something more."""
     with server.client(namespace=namespace) as c:
         while not stop.wait(0.02):
             queues: Any = c.raw.QueueService.List().queues
-            if any(q.completed for q in queues) and not any(q.ready + q.running + q.scheduled for q in queues):
+            if sum(q.completed for q in queues) > before and not any(q.ready + q.running + q.scheduled for q in queues):
                 os.kill(os.getpid(), signal.SIGTERM)
                 return

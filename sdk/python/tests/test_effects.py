@@ -14,7 +14,8 @@ from millrace_sdk import _effects
 def test_effects_are_shown_as_the_vectors_say() -> None:
     file = json.loads((ROOT / "proto/conformance/effects.json").read_text())
     assert file["effects"]
-    for want in file["effects"]:
-        to = mr.Changes()
+    assert file["batches"]
+    for want in file["effects"] + file["batches"]:
+        to = mr.Effects()
         write_ops(to, [want])
         assert _effects.effect(to._ops[0]) == [want]

@@ -597,6 +597,21 @@ def test_a_timeout_and_a_cancel_reset_the_call(peer: Peer, client: Client) -> No
     assert link.next(RST_STREAM) == (0, 3, struct.pack(">I", CANCEL))
 
 
+def test_a_cancel_of_the_server_after_the_timeout_is_the_timeout(
+    peer: Peer, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = transport._Call._late
+    held = threading.Event()
+    monkeypatch.setattr(transport._Call, "_late", lambda call: late(call) if held.is_set() else held.set())
+    call = client.call(timeout=0.05)
+    link = peer.accept().greet()
+    link.request()
+    assert held.wait(WITHIN)  # the timer of this side is over, and found nothing to do
+    link.send(frame(RST_STREAM, 0, 1, struct.pack(">I", CANCEL)))
+    e = wrong(call)
+    assert e.status == grpc.DEADLINE_EXCEEDED and not e.untaken
+
+
 def test_a_timeout_before_the_connection_is_made() -> None:
     with socket.socket() as s:  # it accepts nothing, so that TLS has no answer
         s.bind(("127.0.0.1", 0))

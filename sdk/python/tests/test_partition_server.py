@@ -203,6 +203,92 @@ def test_the_ledger_names_the_partition(dial: Any) -> None:
     assert [x["partition"] for x in puts] == [f"p{place.key_place(b'k', 4)}"]
 
 
+def of_key(partition: int) -> str:
+    """Return a key of one of the four partitions."""
+    return tag_in(partition, 4)
+
+
+@pytest.mark.parametrize("transport", ["stream", "rest"])
+def test_tasks_of_a_queue_bounded_as_a_whole_are_in_one_partition(
+    dial: Any, millrace_server: DevServer, transport: str
+) -> None:
+    def fresh() -> mr.Client:
+        """Return a client that knows of no queue."""
+        c: mr.Client = dial(transport=transport, rest_url=millrace_server.rest_url)
+        return c
+
+    def places(*handles: mr.Handle[int]) -> set[int]:
+        assert all(h.info().id == h.id for h in handles)
+        return {place.id_place(h.id, 4) for h in handles}
+
+    c = fresh()
+    job: mr.Job[int, int] = mr.Job[int, int](unique("pinned"))
+    # It is not bounded yet: the key says where the task is.
+    assert places(job.add(c, 0, key=of_key(3))) == {3}
+    c.queue(job.queue).update(concurrency=1)
+    assert places(job.add(c, 1, key=of_key(3))) == {0}  # the client finds out
+    assert places(job.add(fresh(), 2, unique=of_key(2))) == {0}
+    given = mr.new_id()
+    assert job.add(fresh(), 3, id=given).id == place.format_id(place.with_partition(place.parse_id(given) or 0, 0))
+    with pytest.raises(mr.WrongPartition) as e:
+        job.add(fresh(), 4, tag=of_key(1))
+    assert (e.value.reason, e.value.outcome) == ("queue_pinned", "refused")
+    named = place.format_id(place.placed(place.fresh(), 2, 4))
+    with pytest.raises(mr.WrongPartition) as e:
+        job.add(fresh(), 4, id=named)
+    assert e.value.reason == "queue_pinned"
+    for client in (fresh(), c):  # one that does not know how many partitions there are, and one that knows all
+        assert places(*job.add_many(client, range(200))) == {0}
+        assert places(*job.add_many(client, range(40), key=of_key(2))) == {0}
+        assert places(*job.add_all(client, range(40), key=of_key(1))) == {0}
+    new = fresh()
+    free: mr.Job[int, int] = mr.Job[int, int](unique("free"))
+    free.add(new, 0, key=of_key(2))  # it knows the partitions from here on
+    assert places(*job.add_all(new, range(40), key=of_key(1))) == {0}
+    new = fresh()
+    tx = new.tx()
+    id = job.add_tx(tx, 5, key=of_key(2))
+    other = free.add_tx(tx, 6, tag=of_key(0), after=[id])
+    assert tx.commit().ids == [id, other] and new.task(id).payload == b"5" and place.id_place(id, 4) == 0
+    for client in (fresh(), c):  # a batch that makes such a task is there too
+        ids = {place.id_place(client.open_batch(on_success=job.follow_up(6)).id, 4) for _ in range(8)}
+        assert ids == {0}
+    # When the limit goes, keys say again where tasks are.
+    c.queue(job.queue).update(concurrency=None)
+    assert places(job.add(c, 7, key=of_key(3))) == {3}
+
+
+def test_a_loop_adds_to_a_queue_bounded_as_a_whole(dial: Any, millrace_server: DevServer) -> None:
+    sync = dial()
+    job: mr.Job[int, int] = mr.Job[int, int](unique("loop_pinned"))
+    free: mr.Job[int, int] = mr.Job[int, int](unique("free"))
+    sync.queue(job.queue).set(order="strict")
+
+    def client() -> mr.AsyncClient:
+        return millrace_server.async_client(namespace=sync._options.namespace)
+
+    async def run() -> None:
+        async with client() as c:
+            handles = [await job.add(c, 0, key=of_key(3))]
+            handles += await job.add_many(c, range(40), key=of_key(2))
+            assert {place.id_place(h.id, 4) for h in handles} == {0}
+        for known in (False, True):
+            async with client() as c:
+                if known:
+                    await free.add(c, 0, key=of_key(1))
+                tx = c.tx()
+                first = job.add_tx(tx, 1, key=of_key(2))
+                job.add_tx(tx, 2, key=of_key(3), after=[first])
+                ids = (await tx.commit()).ids
+                assert [place.id_place(str(i), 4) for i in ids] == [0, 0]
+                assert [d.id for d in (await c.task(str(ids[1]))).after] == [ids[0]]
+                tx = c.tx()
+                id = job.add_tx(tx, 3, key=of_key(2))  # the client knows by now
+                assert (await tx.commit()).ids == [id]
+
+    asyncio.run(run())
+
+
 # A cluster.
 
 

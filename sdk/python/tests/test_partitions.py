@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import queue
 import subprocess
@@ -450,6 +451,294 @@ def test_an_id_of_the_client_stays_as_it_is(nodes: Any, dial: Any) -> None:
     assert s.recv() is None
     s.end()
     assert place.id_place(call.end(), 2) == 1
+
+
+# Queues that are bounded or ordered as a whole.
+
+PINNED = {"code": "WRONG_PARTITION", "reason": "queue_pinned", "details": {"partition": "0", "queue": "note"}}
+BELONGS = {"code": "WRONG_PARTITION", "field": "key", "details": {"partition": "1"}}
+
+
+@pytest.fixture
+def two(nodes: Any, dial: Any) -> tuple[Nodes, mr.Client, Stream, Stream]:
+    """A client of two partitions that it knows, and the streams of both."""
+    ns = nodes(1, 0, 0)
+    c = dial(ns)
+    call = add(c, tag=tag_in(1, 2))
+    zero, one = ns.stream(0, 0), ns.stream(0, 1)
+    created(one, one.recv("create"))
+    call.end()
+    return ns, c, zero, one
+
+
+def refuse(s: Stream, frame: Any, **wrong: Any) -> None:
+    """Refuse each task of a frame by itself."""
+    s.send(ack={"seq": frame.seq, "created": [{"id": t.id, "error": wrong} for t in frame.tasks]})
+
+
+def test_a_task_of_a_pinned_queue_is_placed_again_once(two: Any) -> None:
+    _, c, zero, one = two
+    call = add(c, key=tag_in(1, 2))
+    frame = one.recv("create")
+    refuse(one, frame, **PINNED)
+    again = zero.recv("create")
+    assert place.id_place(again.tasks[0].id, 2) == 0 and again.tasks[0].key == tag_in(1, 2)
+    created(zero, again)
+    assert call.end().id == again.tasks[0].id != frame.tasks[0].id
+    call = add(c, key=tag_in(1, 2))  # the client remembers
+    again = zero.recv("create")
+    refuse(zero, again, **BELONGS)  # and learns when that is over
+    frame = one.recv("create")
+    assert place.id_place(frame.tasks[0].id, 2) == 1
+    refuse(one, frame, **PINNED)
+    with pytest.raises(mr.WrongPartition) as e:
+        call.end()
+    assert (e.value.reason, e.value.outcome) == ("queue_pinned", "refused")
+    assert zero.quiet()
+
+
+def test_a_create_whose_answer_was_lost_is_not_placed_again(two: Any) -> None:
+    ns, c, zero, one = two
+    call = add(c, key=tag_in(1, 2))
+    one.recv("create")
+    one.end(grpc_server.UNAVAILABLE, "cut")
+    one = ns.stream(0, 1)
+    refuse(one, one.recv("create"), **PINNED)
+    with pytest.raises(mr.WrongPartition):
+        call.end()
+    assert zero.quiet()
+
+
+def test_an_id_that_was_given_is_filled_in_again_or_stays_refused(two: Any) -> None:
+    _, c, zero, one = two
+    open_id = place.format_id(place.with_partition(place.placed(place.fresh(), 1, 2), 0))
+    call = add(c, id=open_id)
+    frame = one.recv("create")
+    assert place.id_place(frame.tasks[0].id, 2) == 1
+    refuse(one, frame, **PINNED)
+    again = zero.recv("create")
+    assert again.tasks[0].id == open_id
+    created(zero, again)
+    assert call.end().id == open_id
+    call = add(c, id=id_in(1, 2))
+    with pytest.raises(mr.WrongPartition, match="names partition 1, and the task's queue partition 0"):
+        call.end()
+    engine(c).pins.clear()
+    call = add(c, id=id_in(1, 2))
+    refuse(one, one.recv("create"), **PINNED)
+    with pytest.raises(mr.WrongPartition) as e:
+        call.end()
+    assert e.value.reason == "queue_pinned" and zero.quiet()
+    call = add(c, tag=tag_in(1, 2))  # a tag is left to the server
+    refuse(one, one.recv("create"), **PINNED)
+    with pytest.raises(mr.WrongPartition):
+        call.end()
+    assert zero.quiet()
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_the_tasks_of_a_batch_that_are_refused_so_are_placed_again(nodes: Any, dial: Any, known: bool) -> None:
+    ns = nodes(1, 0, 0)
+    lines = io.StringIO()
+    c = mr.Client(ns.all[0].url, token="secret", timeout=WITHIN, ledger=lines)
+    if known:
+        call = add(c, tag=tag_in(1, 2))
+        zero, one = ns.stream(0, 0), ns.stream(0, 1)
+        created(one, one.recv("create"))
+        call.end()
+        lines.truncate(0)
+        lines.seek(0)
+    other: mr.Job[str, str] = mr.Job[str, str]("other")
+    given = id_in(1, 2)
+    pairs: list[Any] = [(note, note._spec("x", {"key": tag_in(p, 2)})) for p in (1, 0, 1)]
+    pairs += [(other, other._spec("x", {"key": tag_in(1, 2)})), (note, note._spec("x", {"id": given}))]
+    call = Background(lambda: c._add_specs(pairs, {}))
+    if not known:
+        zero, one = ns.stream(0, 0), ns.stream(0, 1)
+    created(zero, first := zero.recv("create"))
+    frame = one.recv("create")
+    ids = [t.id for t in frame.tasks]
+    assert len(ids) == 4 and ids[3] == given
+    results = [{"id": i, "error": PINNED} for i in ids]
+    results[2] = {"id": ids[2]}  # of the other queue
+    one.send(ack={"seq": frame.seq, "created": results})
+    again = zero.recv("create")
+    moved = [t.id for t in again.tasks]
+    assert len(moved) == 2 and not {*moved} & {*ids} and {place.id_place(i, 2) for i in moved} == {0}
+    created(zero, again)
+    with pytest.raises(mr.BatchError) as e:
+        call.end()
+    assert [h and h.id for h in e.value.handles] == [moved[0], first.tasks[0].id, moved[1], ids[2], None]
+    assert e.value.errors[4].reason == "queue_pinned"
+    written = {x["id"]: x["outcome"] for x in map(json.loads, lines.getvalue().splitlines())}
+    assert written == dict.fromkeys([*moved, first.tasks[0].id, ids[2]], "ok") | {given: "refused"}
+    c.close(0.05)
+
+
+def test_an_atomic_batch_of_a_pinned_queue_is_placed_again(two: Any) -> None:
+    _, c, zero, one = two
+    for shape in ("whole", "each"):
+        engine(c).pins.clear()
+        call = Background(lambda: note.add_all(c, ["a", "b"], key=tag_in(1, 2)))
+        frame = one.recv("create")
+        if shape == "whole":
+            one.send(ack={"seq": frame.seq, "error": PINNED})
+        else:
+            one.send(ack={"seq": frame.seq, "created": [{"error": PINNED} for _ in frame.tasks]})
+        again = zero.recv("create")
+        assert again.atomic and [place.id_place(t.id, 2) for t in again.tasks] == [0, 0]
+        created(zero, again)
+        assert [h.id for h in call.end()] == [t.id for t in again.tasks]
+    call = Background(lambda: note.add_all(c, ["a", "b"]))
+    created(zero, zero.recv("create"))
+    call.end()
+
+
+def test_a_caller_that_leaves_a_batch_that_was_placed_again(two: Any) -> None:
+    _, c, zero, one = two
+    call = Background(lambda: note.add_many(c, ["a", "b"], key=tag_in(1, 2), timeout=0.5))
+    refuse(one, one.recv("create"), **PINNED)
+    assert len(zero.recv("create").tasks) == 2  # and no answer comes
+    with pytest.raises(mr.BatchError) as e:
+        call.end()
+    assert [x.code for x in e.value.errors] == ["DEADLINE_EXCEEDED"] * 2
+    assert [x.outcome for x in e.value.errors] == ["unknown"] * 2
+
+
+def play_queues(ns: Nodes, asked: list[str], **pinned: bool) -> None:
+    """Answer what rules queues: whether they are pinned; others are not there."""
+
+    def get(request: bytes) -> Any:
+        queue = wire.message("GetQueueRequest").FromString(request).queue
+        asked.append(queue)
+        if queue not in pinned:
+            raise grpc_server.Abort(5, "unknown")
+        return wire.message("GetQueueResponse")(config={"pinned": pinned[queue]}).SerializeToString()
+
+    ns.all[0].calls["Get"] = get
+
+
+def committed(s: Stream) -> Any:
+    """Answer a commit, and return its ops."""
+    frame = s.recv("commit")
+    ops = frame.commit.ops
+    s.send(ack={"seq": frame.seq, "commit": {"results": [{"task": op.task_create.id} for op in ops]}})
+    return ops
+
+
+def test_a_transaction_asks_once_whether_a_queue_is_pinned(two: Any) -> None:
+    ns, c, zero, one = two
+    asked: list[str] = []
+    play_queues(ns, asked, note=True)
+    other: mr.Job[str, str] = mr.Job[str, str]("other")
+
+    def commit(job: Any, **o: Any) -> str:
+        tx = c.tx()
+        id: str = job.add_tx(tx, "x", **o)
+        tx.commit()
+        return id
+
+    call = Background(lambda: commit(note, key=tag_in(1, 2)))
+    assert place.id_place(committed(zero)[0].task_create.id, 2) == 0
+    call.end()
+    call = Background(lambda: commit(other, key=tag_in(1, 2)))
+    assert place.id_place(committed(one)[0].task_create.id, 2) == 1
+    call.end()
+    assert asked == ["note", "other"] and engine(c).pins == {"note": True, "other": False}
+    for job in (note, other):
+        call = Background(lambda job=job: commit(job, key=tag_in(1, 2)))
+        committed(zero if job is note else one)
+        call.end()
+    call = Background(lambda: commit(mr.Job[str, str]("third"), tag=tag_in(1, 2)))  # by its tag, whatever its queue is
+    committed(one)
+    call.end()
+    assert asked == ["note", "other"]
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_transaction_of_a_loop_asks_with_its_commit(nodes: Any, known: bool) -> None:
+    ns = nodes(1, 0, 0)
+    asked: list[str] = []
+    play_queues(ns, asked, note=True)
+    other: mr.Job[str, str] = mr.Job[str, str]("other")
+    ready = threading.Event()
+
+    async def run() -> Any:
+        async with mr.AsyncClient(ns.all[0].url, token="secret", timeout=WITHIN) as c:
+            if known:
+                await note.add(c, "x", tag=tag_in(1, 2))
+            ready.set()
+            tx = c.tx()
+            a = note.add_tx(tx, "x", key=tag_in(1, 2))
+            note.add_tx(tx, "x", after=[a])
+            done = await tx.commit()
+            tx = c.tx()
+            id = other.add_tx(tx, "x", key=tag_in(1, 2))
+            return done.ids, id, (await tx.commit()).ids
+
+    call = Background(lambda: asyncio.run(run()))
+    zero = ns.stream(0, 0)
+    if known:
+        one = ns.stream(0, 1)
+        created(one, one.recv("create"))
+    ops = committed(zero)
+    assert [place.id_place(op.task_create.id, 2) for op in ops] == [0, 0]
+    assert ops[1].task_create.after[0].id == ops[0].task_create.id
+    if not known:
+        one = ns.stream(0, 1)
+    committed(one)
+    zero.end()
+    one.end()
+    ids, id, others = call.end()
+    assert ids == [op.task_create.id for op in ops] and others == [id] and asked == ["note", "other"]
+
+
+def test_a_namespace_of_one_partition_asks_nothing(nodes: Any, dial: Any) -> None:
+    ns = nodes(1, 0)
+    c = dial(ns)
+    asked: list[str] = []
+    play_queues(ns, asked, note=True)
+
+    def commit() -> None:
+        tx = c.tx()
+        note.add_tx(tx, "x")
+        tx.commit()
+
+    call = Background(commit)
+    committed(ns.stream(0, 0))
+    call.end()
+    assert not asked and not engine(c).pins
+
+
+def test_effects_are_placed_by_what_the_client_knows_of_queues(nodes: Any, dial: Any) -> None:
+    ns = nodes(1, 0, 0)
+    c = dial(ns)
+    job: mr.Job[str, str] = mr.Job[str, str]("note")
+    child: mr.Job[str, str] = mr.Job[str, str]("child")
+    made: list[str] = []
+
+    @job.handler
+    def handle(t: mr.Task[str], a: str) -> str:
+        engine(c).pins["child"] = True
+        made.append(child.add_tx(t.fx, "x", key=tag_in(1, 2)))
+        return a
+
+    worker = mr.Worker(c, [job], slots=4)
+    run = Background(lambda: worker.run(signals=False))
+    streams = [ns.stream(0, 0), ns.stream(0, 1)]
+    assign(streams[0], id_in(0, 2))
+    item = streams[0].recv("settle")
+    assert item.items[0].effects.ops[0].task_create.id == made[0] and place.id_place(made[0], 2) == 0
+    settled(streams[0], item)
+    assign(streams[1], id_in(1, 2))
+    item = streams[1].recv("settle")
+    assert item.items[0].fail.error.code == "WRONG_PARTITION"
+    settled(streams[1], item)
+    worker.stop()
+    for s in streams:
+        assert s.recv("drain") is not None
+        s.end()
+    run.end()
 
 
 # Nodes that are gone, silent, or know of no leader.

@@ -10,6 +10,7 @@ import ssl
 import subprocess
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -103,6 +104,58 @@ def test_types_and_bytes_are_kept(rest: mr.Client) -> None:
     assert not space.get("absent").found
     assert [i.key for i in space.range()] == [key]
     assert space.delete(key, if_rev=rev) and not space.get(key).found
+
+
+def keeping_writers(server: DevServer) -> str:
+    """Make a keyspace that keeps who writes its keys."""
+    space = unique("n")
+    request = urllib.request.Request(
+        f"http://{server.rest_url}/v1/keyspaces/{space}",
+        b'{"writers":true}',
+        {"Authorization": f"Bearer {server.token}", "Content-Type": "application/json"},
+        method="PUT",
+    )
+    with urllib.request.urlopen(request, timeout=WITHIN) as answer:
+        assert answer.status == 200
+    return space
+
+
+@pytest.mark.parametrize("transport", ["stream", "rest"])
+def test_reads_tell_who_wrote_a_key(millrace_server: DevServer, rest: mr.Client, transport: str) -> None:
+    name = keeping_writers(millrace_server)
+    with millrace_server.client() as stream:
+        c = rest if transport == "rest" else stream
+        space = c.kv(name)
+        space.put("outside", "1")
+        job: mr.Job[int, int] = mr.Job[int, int](unique("q"))
+
+        @job.handler
+        def count(t: mr.Task[int], a: int) -> int:
+            t.fx.kv(name).add("count", a)
+            t.fx.kv(name + "-other").put("count", "1")
+            return t.token
+
+        with working(c, job):
+            h = job.add(c, 3)
+            by = mr.KVWriter(h.id, h.wait(WITHIN))
+        assert space.get("count").writer == by and space.get("count").value == b"3"
+        assert {i.key: i.writer for i in space.range()} == {b"count": by, b"outside": None}
+        assert {i.key: i.writer for i in space.scan(keys_only=True)} == {b"count": by, b"outside": None}
+        assert space.get("outside").writer is None and space.get("absent").writer is None
+        assert c.kv(name + "-other").get("count").writer is None
+        space.put("count", "4")
+        assert space.get("count") == mr.KVItem(b"count", b"4", space.get("count").rev)
+
+
+@pytest.mark.parametrize("header", ["nonsense", "01J x", " 3"])
+def test_a_writer_that_makes_no_sense(canned: Canned, header: str) -> None:
+    answer = {"Millrace-Rev": "7", "Millrace-Writer": header}
+    canned.answers["/v1/kv/"] = lambda r: (200, b"v", answer)
+    with mr.Client(canned.url, tls=False, timeout=1.0, transport="rest") as c:
+        with pytest.raises(mr.MillraceError):
+            c.kv("n").get("k")
+        answer["Millrace-Writer"] = "01J 3"
+        assert c.kv("n").get("k").writer == mr.KVWriter("01J", 3)
 
 
 def test_a_range_of_several_pages(rest: mr.Client) -> None:

@@ -16,7 +16,8 @@ from millrace_sdk.testing import DevServer
 # protobuf the implementation in Python and the descriptors of descriptors.
 LATER = set(
     """
-millrace_sdk.aio millrace_sdk.bulk millrace_sdk.cron millrace_sdk.kv millrace_sdk.queue millrace_sdk.raw
+millrace_sdk.aio millrace_sdk.batch millrace_sdk.bulk millrace_sdk.cron millrace_sdk.kv millrace_sdk.limiter
+millrace_sdk.queue millrace_sdk.raw
 millrace_sdk.task millrace_sdk.testing millrace_sdk.webhook millrace_sdk.worker millrace_sdk._effects
 millrace_sdk._record millrace_sdk._renew millrace_sdk._run millrace_sdk._core.helper millrace_sdk._core.lane
 millrace_sdk._core.report millrace_sdk._core.rest millrace_sdk._core.rest_stream millrace_sdk._core.rest_waits

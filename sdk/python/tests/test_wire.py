@@ -32,6 +32,18 @@ def test_places_of_tasks() -> None:
         assert place.task_place(spec, v["of"]) == v["partition"], v
 
 
+def test_places_of_tasks_of_batches() -> None:
+    found = vectors("placement.json")["tasks_of_batches"]
+    assert found
+    for v in found:
+        for id in (v["id"], ""):
+            spec = wire.TaskSpec(id=id, tag=v["tag"], batch=v["batch"])
+            assert place.create_place(spec, v["of"]) == v["partition"], v
+            assert place.task_place(spec, v["of"]) == v["partition"], v
+            if v["of"] > 1:
+                assert place.id_place(spec.id, v["of"]) == v["partition"], v
+
+
 def test_ids() -> None:
     v = vectors("task_ids.json")
     for x in v["ids"]:

@@ -37,14 +37,16 @@ from .errors import (
     WrongState,
     outcome_of,
 )
-from .job import AddOptions, CronOptions, Job, TaskOptions, TemplateOptions, job
+from .job import AddOptions, CronOptions, FollowUp, Job, TaskOptions, TemplateOptions, job
 from .tx import Changes, Effects
-from .types import After, At, Committed, Dependency, KVItem, QueuePaused, QueueStats, Retry, TaskInfo, Unique
+from .types import After, At, Committed, Dependency, KVItem, KVWriter, QueuePaused, QueueStats, Retry, TaskInfo, Unique
 
 if TYPE_CHECKING:
     from .aio import AsyncClient, AsyncHandle, AsyncTx
+    from .batch import AsyncBatch, Batch, BatchCounts, BatchInfo, BatchOptions
     from .bulk import AsyncBulk, Bulk, BulkCount, BulkInfo, BulkOptions, RedriveOptions
     from .cron import AsyncCron, Cron, CronChange, CronInfo, CronPreview, CronRun
+    from .limiter import AsyncLimiter, Limiter, LimiterHolder, LimiterInfo
     from .queue import AsyncQueue, KeyLimits, Queue, QueueCeilings, QueueConfig, QueueKey, QueueSettings, Rate
     from .task import Signal, Task
     from .webhook import WebhookError, verify_webhook
@@ -56,14 +58,20 @@ __all__ = [
     "AddOptions",
     "After",
     "AlreadyExists",
+    "AsyncBatch",
     "AsyncBulk",
     "AsyncClient",
     "AsyncCron",
     "AsyncHandle",
+    "AsyncLimiter",
     "AsyncQueue",
     "AsyncTx",
     "At",
+    "Batch",
+    "BatchCounts",
     "BatchError",
+    "BatchInfo",
+    "BatchOptions",
     "Bulk",
     "BulkCount",
     "BulkInfo",
@@ -85,14 +93,19 @@ __all__ = [
     "Effects",
     "Failure",
     "Fatal",
+    "FollowUp",
     "Handle",
     "Health",
     "Internal",
     "InvalidArgument",
     "Job",
     "KVItem",
+    "KVWriter",
     "KeyLimits",
     "LeaseLost",
+    "Limiter",
+    "LimiterHolder",
+    "LimiterInfo",
     "MillraceError",
     "NotFound",
     "NotLeader",
@@ -141,6 +154,11 @@ _LATER = {
     "AsyncClient": "aio",
     "AsyncHandle": "aio",
     "AsyncTx": "aio",
+    "AsyncBatch": "batch",
+    "Batch": "batch",
+    "BatchCounts": "batch",
+    "BatchInfo": "batch",
+    "BatchOptions": "batch",
     "AsyncBulk": "bulk",
     "Bulk": "bulk",
     "BulkCount": "bulk",
@@ -153,6 +171,10 @@ _LATER = {
     "CronInfo": "cron",
     "CronPreview": "cron",
     "CronRun": "cron",
+    "AsyncLimiter": "limiter",
+    "Limiter": "limiter",
+    "LimiterHolder": "limiter",
+    "LimiterInfo": "limiter",
     "AsyncQueue": "queue",
     "KeyLimits": "queue",
     "Queue": "queue",

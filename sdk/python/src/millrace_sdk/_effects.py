@@ -32,8 +32,12 @@ def _some(m: Any, *names: str) -> dict[str, Any]:
     return out
 
 
-def _task(spec: Any) -> dict[str, Any]:
-    out: dict[str, Any] = {"op": "task_create", "queue": spec.queue, "kind": spec.kind, "id": spec.id}
+def _template(m: Any) -> dict[str, Any]:
+    """Describe a task that a batch makes: all its fields are some of a task's."""
+    return _content_of({"queue": m.queue, "kind": m.kind}, m)
+
+
+def _content_of(out: dict[str, Any], spec: Any) -> dict[str, Any]:
     if spec.content_type.startswith("application/json"):
         out["payload"] = json.loads(spec.payload)
     else:
@@ -41,18 +45,27 @@ def _task(spec: Any) -> dict[str, Any]:
         if spec.content_type != "application/octet-stream":
             out["content_type"] = spec.content_type
     out |= _some(spec, "tag", "key", "cost", "priority")
+    if spec.limiters:
+        out["limiters"] = list(spec.limiters)
+    if spec.labels:
+        out["labels"] = dict(spec.labels)
+    return out
+
+
+def _task(spec: Any) -> dict[str, Any]:
+    out = _content_of({"op": "task_create", "queue": spec.queue, "kind": spec.kind, "id": spec.id}, spec)
     if spec.HasField("delay"):
         out["delay"] = f"{wire.span(spec.delay):g}s"
     if spec.HasField("run_at"):
         out["run_at"] = _time(spec.run_at)
     if spec.HasField("unique"):
         out["unique"] = {"key": spec.unique.key}
-    if spec.labels:
-        out["labels"] = dict(spec.labels)
     if spec.after:
         out["after"] = [{"id": a.id} | ({"on": "terminal"} if a.on == 1 else {}) for a in spec.after]
     if spec.on_dep_failure > 1:
         out["on_dep_failure"] = DEP_FAILURES[spec.on_dep_failure]
+    if spec.batch:
+        out["batch"] = spec.batch
     return out
 
 
@@ -106,6 +119,17 @@ def effect(op: Any) -> list[dict[str, Any]]:
         out |= {"collection": m.collection, "id": m.id}
     elif kind == "task_cancel":
         out |= {"id": m.id} | _some(m, "reason", "force")
+    elif kind == "batch_open":
+        out["id"] = m.id
+        if m.labels:
+            out["labels"] = dict(m.labels)
+        for name in ("on_done", "on_success"):
+            if m.HasField(name):
+                out[name] = _template(getattr(m, name))
+    elif kind == "batch_seal":
+        out["id"] = m.id
+    elif kind == "batch_cancel":
+        out |= {"id": m.id} | _some(m, "reason", "rate", "force")
     elif kind == "queue_pause":
         out |= {"queue": m.queue} | _some(m, "reason", "resume")
         if m.HasField("until"):

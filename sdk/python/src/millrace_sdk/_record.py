@@ -273,6 +273,8 @@ class Store:
         elif kind == "task_cancel":
             out.state, out.replayed = self._cancel(m)
             out.task = m.id
+        elif kind in ("batch_open", "batch_seal", "batch_cancel"):
+            out.batch = m.id  # there are no batches here: they are noted
         return out
 
     # Keys.

@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ._core import base, engine, loop, wire
+from ._core import base, engine, loop, place, wire
 from ._core.producer import Call, Waiting
+from .batch import AsyncBatch, BatchInfo, BatchOptions, abatches, open_batch
 from .bulk import Action, AsyncBulk, BulkCount, BulkInfo, BulkOptions, bulks, count_bulk, start_bulk
 from .client import (
     _CLOSE_WITHIN,
@@ -28,6 +29,7 @@ from .cron import AsyncCron, CronInfo, CronPreview, acrons, preview
 from .errors import MillraceError
 from .job import Job
 from .kv import AsyncKeyspace
+from .limiter import AsyncLimiter, LimiterInfo, alimiters
 from .queue import AsyncQueue, QueueOnly, QueueSort, aqueues
 from .raw import AsyncRaw
 from .tx import Changes
@@ -72,6 +74,8 @@ class AsyncHandle(Generic[R]):
 class AsyncTx(Changes):
     """A transaction: checks and ops that are applied all at once, or not at all."""
 
+    _late = True
+
     def __init__(self, client: AsyncClient, fence: tuple[str, int] | None = None) -> None:
         super().__init__(fence[0] if fence is not None else "")
         self._client = client
@@ -79,6 +83,29 @@ class AsyncTx(Changes):
 
     def _partitions(self) -> int:
         return self._client._partitions()
+
+    def _pins(self, spec: Any) -> place.Pins:
+        return self._client._pins()  # what is not known is asked for by the commit
+
+    async def open_batch(self, **o: Unpack[BatchOptions]) -> str:
+        """Open a batch in the commit's partition, as AsyncClient.open_batch does by itself, and return its id.
+
+        What is added after it may name the batch: tasks by the option batch, seal_batch and cancel_batch. Where it is
+        the first part of a commit that says a partition, id or tag say which.
+        """
+        op, n = self._batch(o), self._partitions()
+        home = self._home(n, o, self._pins(None)) if n > 0 else -1
+        if home < 0 and not op.batch_open.id:
+            free = [self._ops[i].task_create for i in self._free]
+            home = await self._client._batch_home(op.batch_open, o, free)
+            n = self._partitions()
+            if n > 1 and free:  # so that the batch goes where these go
+                place.create_again(self._free, self._checks, self._ops, n, self._task, self._pins(None))
+                self._made += self._free
+                self._free.clear()
+            at = self._home(n, o, self._pins(None))
+            home = at if at >= 0 else home
+        return self._opened(op, home, n)
 
     async def commit(self, timeout: Any = base._UNSET) -> Committed:
         """Apply the transaction. PreconditionFailed says which check was not met, by op and details."""
@@ -247,6 +274,31 @@ class AsyncClient(base.BaseClient):
         """Say when a schedule holds: its next slots, 1 to 100, from now or after a time. Nothing is stored."""
         out: CronPreview = await preview(self, schedule, zone, count, after)
         return out
+
+    def limiter(self, name: str) -> AsyncLimiter:
+        """Return a limiter, which bounds tasks of several queues together."""
+        return AsyncLimiter(self, name)
+
+    def limiters(self, *, prefix: str = "") -> AsyncIterator[LimiterInfo]:
+        """Go through the limiters by name, page by page."""
+        return alimiters(self, prefix)
+
+    async def open_batch(self, **o: Unpack[BatchOptions]) -> AsyncBatch:
+        """Open a batch, to which tasks are added by the option batch until it is sealed.
+
+        AlreadyExists: the id is that of a batch that was opened with something else. ResourceExhausted: too many
+        batches have not finished.
+        """
+        out: AsyncBatch = await open_batch(self, o, AsyncBatch)
+        return out
+
+    def batch(self, id: str) -> AsyncBatch:
+        """Return a batch that was opened elsewhere."""
+        return AsyncBatch(self, id)
+
+    def batches(self) -> AsyncIterator[BatchInfo]:
+        """Go through the batches, the last opened first, partition after partition, page by page."""
+        return abatches(self)
 
     async def task(self, id: str) -> TaskInfo:
         """Read a task. NotFound: there is none with this id."""

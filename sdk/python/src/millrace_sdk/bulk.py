@@ -29,6 +29,7 @@ class TaskFilter(TypedDict, total=False):
     created_from: datetime.datetime  # then or later; a time without a zone is UTC
     created_to: datetime.datetime  # before
     fingerprint: str  # of their last error
+    batch: str  # id of the batch that they were added to
 
 
 class BulkSettings(TypedDict, total=False):
@@ -56,6 +57,7 @@ class RedriveOptions(BulkSettings, total=False):
     created_from: datetime.datetime
     created_to: datetime.datetime
     fingerprint: str
+    batch: str
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ def _request(action: str, o: Mapping[str, Any]) -> Any:
     m = wire.message("StartBulkRequest")(id=o.get("id") or place.new_id(), action=_ACTIONS.index(action))
     f = m.filter
     f.SetInParent()
-    for name in ("queue", "kind", "worker", "unique", "fingerprint"):
+    for name in ("queue", "kind", "worker", "unique", "fingerprint", "batch"):
         setattr(f, name, o.get(name, ""))
     if (state := o.get("state")) is not None:
         if state not in wire.STATES[1:]:

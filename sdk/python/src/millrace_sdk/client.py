@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from . import codec, errors
-from ._core import base, engine, faults, loop, place, wire
+from ._core import base, engine, faults, loop, pins, place, wire
 from ._core.producer import Call, Waiting
 from .errors import MillraceError, TaskError
 from .job import Job
@@ -22,9 +22,11 @@ from .types import Committed, TaskInfo, committed, task_info
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from .batch import Batch, BatchInfo, BatchOptions
     from .bulk import Action, Bulk, BulkCount, BulkInfo, BulkOptions
     from .cron import Cron, CronInfo, CronPreview
     from .kv import Keyspace
+    from .limiter import Limiter, LimiterInfo
     from .queue import Queue, QueueOnly, QueueSort
     from .raw import Raw
     from .types import QueueStats
@@ -82,6 +84,23 @@ class Tx(Changes):
 
     def _partitions(self) -> int:
         return self._client._learn()
+
+    def _pins(self, spec: Any) -> place.Pins:
+        if not self._task:
+            self._client._learn_pins(spec)
+        return self._client._pins()
+
+    def open_batch(self, **o: Unpack[BatchOptions]) -> str:
+        """Open a batch in the commit's partition, as Client.open_batch does by itself, and return its id.
+
+        What is added after it may name the batch: tasks by the option batch, seal_batch and cancel_batch. Where it is
+        the first part of a commit that says a partition, id or tag say which.
+        """
+        op, n = self._batch(o), self._partitions()
+        home = self._home(n, o, self._client._pins())
+        if home < 0 and not op.batch_open.id:
+            home = int(self._client._batch_home(op.batch_open, o))
+        return self._opened(op, home, n)
 
     def commit(self, timeout: Any = base._UNSET) -> Committed:
         """Apply the transaction. PreconditionFailed says which check was not met, by op and details."""
@@ -163,6 +182,12 @@ class Client(base.BaseClient):
             self._await(lambda e: e.learn(self._options.timeout), _nothing)
             n = self._partitions()
         return n
+
+    def _learn_pins(self, spec: Any) -> None:
+        """Find out whether the queue of a task is pinned, if that is not known."""
+        queues = pins.unknown([spec], self._pins())
+        if queues:
+            self._await(lambda e: pins.ask(e, queues, self._options.timeout), _nothing)
 
     def _handle(self, job: Any, id: str, replayed: bool, replaced: bool) -> Any:
         return Handle(self, job, id, replayed, replaced)
@@ -250,6 +275,41 @@ class Client(base.BaseClient):
 
         out: CronPreview = preview(self, schedule, zone, count, after)
         return out
+
+    def limiter(self, name: str) -> Limiter:
+        """Return a limiter, which bounds tasks of several queues together."""
+        from .limiter import Limiter
+
+        return Limiter(self, name)
+
+    def limiters(self, *, prefix: str = "") -> Iterator[LimiterInfo]:
+        """Go through the limiters by name, page by page."""
+        from .limiter import limiters
+
+        return limiters(self, prefix)
+
+    def open_batch(self, **o: Unpack[BatchOptions]) -> Batch:
+        """Open a batch, to which tasks are added by the option batch until it is sealed.
+
+        AlreadyExists: the id is that of a batch that was opened with something else. ResourceExhausted: too many
+        batches have not finished.
+        """
+        from .batch import Batch, open_batch
+
+        out: Batch = open_batch(self, o, Batch)
+        return out
+
+    def batch(self, id: str) -> Batch:
+        """Return a batch that was opened elsewhere."""
+        from .batch import Batch
+
+        return Batch(self, id)
+
+    def batches(self) -> Iterator[BatchInfo]:
+        """Go through the batches, the last opened first, partition after partition, page by page."""
+        from .batch import batches
+
+        return batches(self)
 
     def task(self, id: str) -> TaskInfo:
         """Read a task. NotFound: there is none with this id."""

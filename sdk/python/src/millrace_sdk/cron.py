@@ -10,6 +10,7 @@ from typing import Any, Literal
 from . import errors
 from ._core import place, wire
 from ._core.base import _UNSET
+from ._core.pages import apages, pages
 from .job import CronOptions, Job, TaskOptions, TemplateOptions
 from .types import maybe_time, time_of, unix_of
 
@@ -61,6 +62,7 @@ class CronInfo:
     tag: str
     key: str
     cost: int
+    limiters: tuple[str, ...]
     headers: Mapping[str, str]
     labels: Mapping[str, str]
     version: int
@@ -114,6 +116,7 @@ def _info(c: Any) -> CronInfo:
         tag=t.tag,
         key=t.key,
         cost=t.cost or 1,
+        limiters=tuple(t.limiters),
         headers={h.name: h.value for h in t.headers},
         labels=dict(t.labels),
         version=c.version,
@@ -218,23 +221,12 @@ def _page(client: Any, prefix: str, cursor: str) -> Any:
 
 def crons(client: Any, prefix: str) -> Iterator[CronInfo]:
     """Go through the crons by name, page by page."""
-    cursor = ""
-    while True:
-        page, cursor = _page(client, prefix, cursor)
-        yield from page
-        if not cursor:
-            return
+    return pages(lambda cursor: _page(client, prefix, cursor))
 
 
-async def acrons(client: Any, prefix: str) -> AsyncIterator[CronInfo]:
+def acrons(client: Any, prefix: str) -> AsyncIterator[CronInfo]:
     """Go through the crons as crons does."""
-    cursor = ""
-    while True:
-        page, cursor = await _page(client, prefix, cursor)
-        for one in page:
-            yield one
-        if not cursor:
-            return
+    return apages(lambda cursor: _page(client, prefix, cursor))
 
 
 class _Cron:

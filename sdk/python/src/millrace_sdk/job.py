@@ -6,7 +6,7 @@ import datetime
 import inspect
 import sys
 import typing
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, overload
 
 from . import codec as codecs
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from .aio import AsyncClient, AsyncHandle
+    from .batch import AsyncBatch, Batch, BatchInfo
     from .client import Client, Handle
     from .cron import CronInfo
     from .task import Task
@@ -35,7 +36,8 @@ class TemplateOptions(TypedDict, total=False):
     queue: str
     tag: str  # in a namespace of several partitions, tasks and keys with one tag share one
     key: str  # the line of the queue that it waits in, which gets its share and has limits of its own
-    cost: int  # what it weighs in shares and rates; default 1
+    cost: int  # what it weighs in shares, rates and limiters; default 1
+    limiters: Sequence[str]  # that it needs besides those of its job and its queue: it runs while all have room for it
     priority: int  # 0 to 9; 9 is first
     headers: Mapping[str, str]
     labels: Mapping[str, str]
@@ -56,6 +58,7 @@ class TaskOptions(TemplateOptions, total=False):
     expires_at: datetime.datetime  # it is dead if no worker got it by then
     unique: str | Unique
     after: Iterable[str | After | Handle[Any] | AsyncHandle[Any]]  # it is blocked until these tasks have completed
+    batch: str | Batch | AsyncBatch | BatchInfo  # the open one that it is added to; without a tag or key it goes there
     on_dep_failure: Literal["hold", "cancel", "run"]  # what follows when one of them is not completed
 
 
@@ -88,6 +91,29 @@ class Prepared:
         self.spec = spec
 
 
+class FollowUp:
+    """What a batch makes when it finishes: a task of a job. Job.follow_up returns it."""
+
+    __slots__ = ("_args", "_job", "_options")
+
+    def __init__(self, job: Job[Any, Any], args: Any, o: Mapping[str, Any]) -> None:
+        self._job = job
+        self._args = args
+        self._options = o
+
+    def _template(self, field: str) -> bytes:
+        """Encode the template, which is a field of a request."""
+        for given in self._options:
+            if given in TaskOptions.__optional_keys__ and given not in TemplateOptions.__optional_keys__:
+                at = f"{field}.{given}"
+                raise errors.InvalidArgument(f"{at}: must not be set in a template", field=at)
+            if given not in TemplateOptions.__optional_keys__:
+                raise TypeError(f"unknown option {given!r}")
+        # A template has the fields of a task under the same numbers.
+        made: bytes = self._job._made(self._args, self._options).SerializeToString()  # type: ignore[arg-type]
+        return made
+
+
 class Job(Generic[A, R]):
     """A kind of task. Declare it once, where producers and workers can import it.
 
@@ -107,6 +133,7 @@ class Job(Generic[A, R]):
         max_run: float | None = None,
         priority: int | None = None,
         retry: Retry | None = None,
+        limiters: Sequence[str] | None = None,
         args: Codec[A] | None = None,
         result: Codec[R] | None = None,
     ) -> None:
@@ -123,6 +150,7 @@ class Job(Generic[A, R]):
             "max_run": max_run,
             "priority": priority,
             "retry": retry,
+            "limiters": limiters,
         }
         self._settings: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
         self._template: bytes | None = None
@@ -236,6 +264,13 @@ class Job(Generic[A, R]):
         """Add a task in a transaction, or as an effect of a handler. It returns the task's id."""
         return tx._create(Prepared(self._spec(args, o)))
 
+    def follow_up(self, args: A, **o: Unpack[TemplateOptions]) -> FollowUp:
+        """Say which task of this job a batch makes when it finishes: on_done or on_success of Client.open_batch.
+
+        It has the header millrace-batch with the id of the batch.
+        """
+        return FollowUp(self, args, o)
+
     @overload
     def cron(self, c: Client, name: str, schedule: str, args: A, **o: Unpack[CronOptions]) -> CronInfo: ...
     @overload
@@ -251,6 +286,13 @@ class Job(Generic[A, R]):
         from .cron import set_cron  # a process that only adds tasks does not need it
 
         return set_cron(c, self, name, schedule, args, o)
+
+
+def names_of(field: str, names: Sequence[str]) -> Sequence[str]:
+    """Return a list of names. A text is one of characters, which is never meant."""
+    if isinstance(names, str):
+        raise errors.InvalidArgument(f"{field}: must be a list of names", field=field)
+    return names
 
 
 def _settle_settings(spec: Any, s: Mapping[str, Any]) -> None:
@@ -269,6 +311,8 @@ def _settle_settings(spec: Any, s: Mapping[str, Any]) -> None:
         spec.priority = s["priority"]
     if s.get("retry") is not None:
         s["retry"]._write(spec.retry)
+    if s.get("limiters"):
+        spec.limiters.extend(names_of("limiters", s["limiters"]))
 
 
 def _settle_options(spec: Any, o: Mapping[str, Any]) -> None:
@@ -292,6 +336,8 @@ def _settle_options(spec: Any, o: Mapping[str, Any]) -> None:
         wire.set_time(spec.expires_at, o["expires_at"].timestamp())
     for task in o.get("after") or ():
         (task if isinstance(task, After) else After(task))._write(spec.after.add())
+    if o.get("batch"):
+        spec.batch = o["batch"] if isinstance(o["batch"], str) else o["batch"].id
     if o.get("on_dep_failure"):
         spec.on_dep_failure = DEP_FAILURES.index(o["on_dep_failure"])
     unique = o.get("unique")
@@ -344,10 +390,12 @@ def job(
     max_run: float | None = None,
     priority: int | None = None,
     retry: Retry | None = None,
+    limiters: Sequence[str] | None = None,
 ) -> _Declare:
     """Declare a job and its handler, ``def f(t: Task[Args], a: Args) -> Result`` or ``async def``.
 
-    The types of arguments and result are read from the annotations. lease and max_run are seconds.
+    The types of arguments and result are read from the annotations. lease and max_run are seconds. limiters are those
+    that each task needs: it runs only while all of them have room for its cost.
     """
     return _Declare(
         name,
@@ -360,6 +408,7 @@ def job(
             "max_run": max_run,
             "priority": priority,
             "retry": retry,
+            "limiters": limiters,
         },
     )
 

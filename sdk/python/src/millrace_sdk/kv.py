@@ -10,7 +10,7 @@ from . import errors
 from ._core import place, wire
 from ._core.base import _UNSET
 from .tx import Changes, Key, key_bytes
-from .types import KVItem
+from .types import KVItem, KVWriter
 
 _PAGE = 1000
 
@@ -21,6 +21,11 @@ def _shown(raw: bytes) -> str:
         return raw.decode()
     except UnicodeDecodeError:
         return "base64:" + base64.b64encode(raw).decode()
+
+
+def _writer(m: Any) -> KVWriter | None:
+    """Read who wrote a key, where the keyspace keeps that."""
+    return KVWriter(m.writer.task, m.writer.token) if m.HasField("writer") else None
 
 
 class _Keyspace:
@@ -38,7 +43,7 @@ class _Keyspace:
             "KVService/Get",
             request,
             "KVGetResponse",
-            lambda r: KVItem(raw, r.value, r.rev, r.found),
+            lambda r: KVItem(raw, r.value, r.rev, r.found, _writer(r)),
             place=lambda n: place.key_place(raw, n),
             op="kv_get",
             line=lambda r: {"value": _shown(r.value)},
@@ -82,7 +87,7 @@ class _Keyspace:
             "KVService/Range",
             request,
             "KVRangeResponse",
-            lambda chunks: [KVItem(i.key, i.value, i.rev) for c in chunks for i in c.items],
+            lambda chunks: [KVItem(i.key, i.value, i.rev, writer=_writer(i)) for c in chunks for i in c.items],
             stream=True,
         )
 

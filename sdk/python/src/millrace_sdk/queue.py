@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from . import errors
-from ._core import wire
+from ._core import restjson, wire
+from ._core.pages import apages, pages
 from .errors import NotFound, PreconditionFailed
+from .job import names_of
 from .types import BACKOFFS, QueuePaused, QueueStats, Retry, maybe_time, queue_paused, queue_stats, set_until
 
 if TYPE_CHECKING:
@@ -75,11 +77,12 @@ class QueueSettings(TypedDict, total=False):
     ceilings: QueueCeilings | None
     fairness: Fairness | None  # lanes: keys get shares by their weights; none: the first task of all goes first
     order: Order | None  # fifo, or strict: one task of a key at a time
-    concurrency: int | None  # tasks that run at once, in each partition; no bound
-    rate: Rate | None  # in each partition
+    concurrency: int | None  # tasks that run at once; no bound
+    rate: Rate | None
     per_key: KeyLimits | None
-    max_workers: int | None  # workers that have tasks at once, in each partition; no bound
+    max_workers: int | None  # workers that have tasks at once; no bound
     dead_letter: str | None  # the queue in which a copy is made of each task that dies
+    limiters: Sequence[str] | None  # at most 4 that each of its tasks needs, besides those that the task names
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,7 @@ class QueueConfig:
     per_key: KeyLimits | None
     max_workers: int | None
     dead_letter: str | None
+    limiters: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -192,6 +196,8 @@ def _write(m: Any, settings: Mapping[str, Any]) -> None:
             _write_rate(m.rate, v)
         elif name == "per_key":
             _write_limits(m.per_key, v)
+        elif name == "limiters":
+            m.limiters.extend(names_of(name, v))
         else:
             setattr(m, field, v)
 
@@ -228,6 +234,7 @@ def _config(m: Any) -> QueueConfig:
         ceilings=_ceilings(m.ceilings) if m.HasField("ceilings") else None,
         rate=_rate(m),
         per_key=KeyLimits(m.per_key.concurrency or None, _rate(m.per_key)) if m.HasField("per_key") else None,
+        limiters=tuple(m.limiters),
         **given,
     )
 
@@ -312,6 +319,13 @@ class _Queue:
         _write(m, settings)
         return m
 
+    def _change(self, config: Any, settings: Mapping[str, Any]) -> None:
+        """Write settings into a configuration that was read. What a newer server has besides stays."""
+        for name in _WORDS:
+            if name in settings:
+                restjson.forget(config, name)
+        _write(config, settings)
+
     def _delete(self, purge: bool, if_version: int | None) -> Any:
         return self._ask("Delete", "DeleteQueue", lambda r: None, purge=purge, if_version=if_version)
 
@@ -380,14 +394,15 @@ class Queue(_Queue):
     def update(self, **settings: Unpack[QueueSettings]) -> int:
         """Set these settings, keep the others, and return the version. A queue that is not there is made.
 
-        If somebody else changes the queue meanwhile, this begins again.
+        If somebody else changes the queue meanwhile, this begins again. Settings of a newer server that this version
+        of the library does not know stay as well.
         """
         for left in range(_TRIES - 1, -1, -1):
             try:
                 config, version = self._get()
             except NotFound:
                 config, version = self._made({}), 0
-            _write(config, settings)
+            self._change(config, settings)
             try:
                 out: int = self._set(config, version)
                 return out
@@ -424,12 +439,7 @@ class Queue(_Queue):
         By backlog those with the most ready tasks come first, by owed those that are the furthest behind their share;
         of these there are at most 1,000.
         """
-        cursor = ""
-        while True:
-            page, cursor = self._page(sort, prefix, cursor)
-            yield from page
-            if not cursor:
-                return
+        return pages(lambda cursor: self._page(sort, prefix, cursor))
 
     def set_key(
         self, key: str, *, weight: int | None = None, concurrency: int | None = None, rate: Rate | None = None
@@ -472,14 +482,15 @@ class AsyncQueue(_Queue):
     async def update(self, **settings: Unpack[QueueSettings]) -> int:
         """Set these settings, keep the others, and return the version. A queue that is not there is made.
 
-        If somebody else changes the queue meanwhile, this begins again.
+        If somebody else changes the queue meanwhile, this begins again. Settings of a newer server that this version
+        of the library does not know stay as well.
         """
         for left in range(_TRIES - 1, -1, -1):
             try:
                 config, version = await self._get()
             except NotFound:
                 config, version = self._made({}), 0
-            _write(config, settings)
+            self._change(config, settings)
             try:
                 out: int = await self._set(config, version)
                 return out
@@ -512,19 +523,13 @@ class AsyncQueue(_Queue):
         out: bool = await self._resume()
         return out
 
-    async def keys(self, *, sort: KeySort = "name", prefix: str = "") -> AsyncIterator[QueueKey]:
+    def keys(self, *, sort: KeySort = "name", prefix: str = "") -> AsyncIterator[QueueKey]:
         """Go through its keys by name, page by page.
 
         By backlog those with the most ready tasks come first, by owed those that are the furthest behind their share;
         of these there are at most 1,000.
         """
-        cursor = ""
-        while True:
-            page, cursor = await self._page(sort, prefix, cursor)
-            for one in page:
-                yield one
-            if not cursor:
-                return
+        return apages(lambda cursor: self._page(sort, prefix, cursor))
 
     async def set_key(
         self, key: str, *, weight: int | None = None, concurrency: int | None = None, rate: Rate | None = None
@@ -559,20 +564,9 @@ def _queues(client: Any, prefix: str, sort: str, only: str, cursor: str) -> Any:
 
 def queues(client: Any, prefix: str, sort: str, only: str) -> Iterator[QueueStats]:
     """Go through queues, page by page."""
-    cursor = ""
-    while True:
-        page, cursor = _queues(client, prefix, sort, only, cursor)
-        yield from page
-        if not cursor:
-            return
+    return pages(lambda cursor: _queues(client, prefix, sort, only, cursor))
 
 
-async def aqueues(client: Any, prefix: str, sort: str, only: str) -> AsyncIterator[QueueStats]:
+def aqueues(client: Any, prefix: str, sort: str, only: str) -> AsyncIterator[QueueStats]:
     """Go through queues as queues does."""
-    cursor = ""
-    while True:
-        page, cursor = await _queues(client, prefix, sort, only, cursor)
-        for one in page:
-            yield one
-        if not cursor:
-            return
+    return apages(lambda cursor: _queues(client, prefix, sort, only, cursor))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Any, Generic, TypeVar
 
 from . import errors
-from ._core import report
+from ._core import place, report
 from .tx import Effects
 
 A = TypeVar("A")
@@ -73,6 +73,10 @@ class Runtime:
 
     client: Any = None
     stopping: Signal
+
+    def pins(self) -> place.Pins:
+        """Return which queues are known to be pinned."""
+        return {}
 
     def partitions(self) -> int:
         """Return how many partitions the namespace has."""
@@ -202,7 +206,7 @@ class Task(Generic[A]):
     def fx(self) -> Effects:
         """The effects: they are applied exactly when the task completes, in the same entry of the log."""
         if self._fx is None:
-            self._fx = Effects(self.id, self._runtime.partitions)
+            self._fx = Effects(self.id, self._runtime.partitions, self._runtime.pins)
         return self._fx
 
     def on_refused(self, f: Callable[[errors.MillraceError], Any]) -> None:

@@ -98,6 +98,11 @@ class _Recording(Changes):
         self._store = store
         self._fence = fence
 
+    def open_batch(self, **o: Any) -> Any:
+        """Open a batch."""
+        id = self._opened(self._batch(o), 0, 1)
+        return _done(id) if self._is_async else id
+
     def commit(self, timeout: Any = None) -> Any:
         """Note what would be committed."""
         if self._is_async:

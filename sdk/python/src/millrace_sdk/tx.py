@@ -11,6 +11,9 @@ from ._core import place, wire
 from .types import set_until
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .batch import BatchOptions
     from .job import Prepared
 
 Key = str | bytes
@@ -29,15 +32,22 @@ class Changes:
     elsewhere is WrongPartition, before anything is sent.
     """
 
+    _late = False  # whether the commit may find out that the queue of a task is pinned, and change its id
+
     def __init__(self, task: str = "") -> None:
         self._checks: list[Any] = []
         self._ops: list[Any] = []
         self._task = task  # in whose partition all of it is
         self._free: list[int] = []  # ops that create tasks whose ids wait for the number of partitions
+        self._made: list[int] = []  # ops that create tasks whose ids may change so
 
     def _partitions(self) -> int:
         """Return how many partitions there are; 0: it is not known yet."""
         return 1
+
+    def _pins(self, spec: Any) -> place.Pins:
+        """Return which queues are known to be pinned, where a task is to be placed."""
+        return {}
 
     def __len__(self) -> int:
         return len(self._checks) + len(self._ops)
@@ -64,6 +74,44 @@ class Changes:
         op.task_cancel.id = id
         op.task_cancel.reason, op.task_cancel.force = reason, force
 
+    def seal_batch(self, id: str) -> None:
+        """Say that a batch of the commit's partition gets no more tasks, as Batch.seal does.
+
+        It sees what was added before it: a completion that adds the last tasks of a batch can seal it.
+        """
+        self._op().batch_seal.id = id
+
+    def cancel_batch(self, id: str, reason: str = "", *, rate: int | None = None, force: bool = False) -> None:
+        """Seal a batch of the commit's partition and have its tasks cancelled, as Batch.cancel does."""
+        from . import batch
+
+        op = wire.Op()
+        batch.fill_cancel(op.batch_cancel, id, reason, rate, force)
+        self._ops.append(op)
+
+    def _batch(self, o: Mapping[str, Any]) -> Any:
+        """Make the op of a batch that is opened."""
+        from . import batch
+
+        op = wire.Op()
+        op.batch_open.SetInParent()
+        batch.fill_open(op.batch_open, o)
+        return op
+
+    def _home(self, n: int, o: Mapping[str, Any], pins: place.Pins) -> int:
+        """Return the partition of a batch that has no id; below 0: nothing says it."""
+        if o.get("tag"):
+            return place.text_place(o["tag"].encode(), n)
+        if self._task:
+            return max(place.id_place(self._task, n), 0)
+        return place.first_place(self._checks, self._ops, n, pins) if n > 1 else 0
+
+    def _opened(self, op: Any, home: int, n: int) -> str:
+        """Add a batch that is opened, with an id of that partition if it has none, and return its id."""
+        op.batch_open.id = op.batch_open.id or place.id_in(home, n)
+        self._ops.append(op)
+        return str(op.batch_open.id)
+
     def _op(self) -> Any:
         op = wire.Op()
         self._ops.append(op)
@@ -72,7 +120,10 @@ class Changes:
     def _create(self, p: Prepared) -> str:
         n, spec = self._partitions(), p.spec
         if n > 1:
-            place.create_in(spec, self._checks, self._ops, n, self._task, len(self._ops))
+            open = not spec.id
+            place.create_in(spec, self._checks, self._ops, n, self._task, len(self._ops), self._pins(spec))
+            if open and self._late:
+                self._made.append(len(self._ops))
         elif not spec.id:
             spec.id = place.new_id()
             if n == 0:
@@ -84,6 +135,7 @@ class Changes:
         self._checks.clear()
         self._ops.clear()
         self._free.clear()
+        self._made.clear()
 
     def _kinds(self) -> list[str]:
         return [op.WhichOneof("op") or "" for op in self._ops]
@@ -258,17 +310,34 @@ class TxQueue:
 class Effects(Changes):
     """The effects of a handler: they are applied exactly when the task completes, in the same entry of the log."""
 
-    def __init__(self, task: str = "", partitions: Callable[[], int] | None = None) -> None:
+    def __init__(
+        self,
+        task: str = "",
+        partitions: Callable[[], int] | None = None,
+        pins: Callable[[], place.Pins] | None = None,
+    ) -> None:
         super().__init__(task)
         self._of = partitions
+        self._known = pins
 
     def _partitions(self) -> int:
         return self._of() if self._of is not None else 1
+
+    def _pins(self, spec: Any = None) -> place.Pins:
+        return self._known() if self._known is not None else {}
+
+    def open_batch(self, **o: Unpack[BatchOptions]) -> str:
+        """Open a batch in the commit's partition, as Client.open_batch does by itself, and return its id.
+
+        What is added after it may name the batch: tasks by the option batch, seal_batch and cancel_batch.
+        """
+        n = self._partitions()
+        return self._opened(self._batch(o), self._home(n, o, self._pins()), n)
 
     def _write(self, item: Any) -> None:
         """Add them to a message that has a field for them. Those of another partition are WrongPartition."""
         if not self._checks and not self._ops:
             return
-        place.commit_place(self._checks, self._ops, self._partitions(), self._task)
+        place.commit_place(self._checks, self._ops, self._partitions(), self._task, self._pins())
         item.effects.conditions.extend(self._checks)
         item.effects.ops.extend(self._ops)

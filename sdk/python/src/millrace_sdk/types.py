@@ -72,13 +72,26 @@ class Committed:
 
 
 @dataclass(frozen=True)
+class KVWriter:
+    """The task that wrote a key: by the effects of an attempt, or in a commit under its lease."""
+
+    task: str  # its id
+    token: int  # of the attempt
+
+
+@dataclass(frozen=True)
 class KVItem:
-    """A key as it was read. Without the key, found is False and rev 0."""
+    """A key as it was read. Without the key, found is False and rev 0.
+
+    writer is the task that wrote it last: None for a write from outside of any task, and for one from before the
+    keyspace kept writers.
+    """
 
     key: bytes
     value: bytes
     rev: int
     found: bool = True
+    writer: KVWriter | None = None
 
     def text(self) -> str:
         """Return the value as text."""
@@ -141,6 +154,8 @@ class TaskInfo:
     on_dep_failure: str = ""  # what follows when one of them is not completed
     pending: int = 0  # how many of them a blocked task waits for
     dependents: int = 0  # how many blocked tasks wait for this one
+    limiters: tuple[str, ...] = ()  # that it names itself
+    batch: str = ""  # id of the batch that it was added to; empty: none
 
 
 @dataclass(frozen=True)
@@ -235,6 +250,8 @@ def task_info(t: Any) -> TaskInfo:
         on_dep_failure=DEP_FAILURES[t.on_dep_failure] if t.on_dep_failure < len(DEP_FAILURES) else "",
         pending=t.pending,
         dependents=t.dependents,
+        limiters=tuple(t.limiters),
+        batch=t.batch,
     )
 
 

@@ -11,12 +11,12 @@ import signal
 import socket
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from . import errors
-from ._core import loop, wire
+from ._core import loop, place, wire
 from ._core.engine import Engine
 from ._core.lane import Attempt
 from ._core.report import Reporter
@@ -174,6 +174,9 @@ class _Runtime(Runtime):
 
     def partitions(self) -> int:
         return self._engine.partitions
+
+    def pins(self) -> place.Pins:
+        return self._engine.pins
 
     # What the core calls.
 
@@ -345,7 +348,10 @@ def _as_sync(c: Any) -> Client:
 class Worker:
     """Takes tasks of jobs and runs their handlers, slots of them at once.
 
-    In a namespace of several partitions the slots go where the work is.
+    In a namespace of several partitions the slots go where the work is. weights are the shares of queues, 1 to 1,000,
+    of the tasks that are given where several have tasks ready: 3 and 1 give three of one queue for each of the other; a
+    queue that is not named has 1. in_order gives tasks of a queue when those before it have nothing ready, in the order
+    of queues, or of the jobs. Both hold in each partition.
 
     Sync handlers run in threads of the worker, async ones in an event loop of its own, or with run_async in the
     caller's. queues are those that tasks are taken from; default: those of the jobs. lease is seconds; default: each
@@ -363,6 +369,8 @@ class Worker:
         slots: int = 64,
         drain: float = 25.0,
         queues: Sequence[str] | None = None,
+        weights: Mapping[str, int] | None = None,
+        in_order: bool = False,
         lease: float | None = None,
         renew: Literal["thread", "process"] = "thread",
         stall: float = 600.0,
@@ -385,7 +393,10 @@ class Worker:
             raise errors.InvalidArgument("renew must be thread or process", field="renew")
         self.slots = slots
         self.drain = drain
-        self.queues = list(queues) if queues else sorted({j.queue for j in self._by_kind.values()})
+        self.queues = list(queues) if queues else list(dict.fromkeys(j.queue for j in self._by_kind.values()))
+        self.weights = dict(weights or {})
+        self.in_order = in_order
+        self._check_weights()
         self.lease = lease
         self.renew = renew
         self.stall = stall
@@ -394,6 +405,15 @@ class Worker:
         self._runtime: _Runtime | None = None
         self._pid = 0
         self._stop_early = False
+
+    def _check_weights(self) -> None:
+        if self.weights and self.in_order:
+            raise errors.InvalidArgument("weights and in_order are mutually exclusive", field="weights")
+        for q, n in self.weights.items():
+            if q not in self.queues:
+                raise errors.InvalidArgument(f"weights: queue {q} is not one of the worker's", field="weights")
+            if not 1 <= n <= 1000:
+                raise errors.InvalidArgument(f"weights: that of {q} must be 1 to 1,000", field="weights")
 
     def run(self, *, signals: bool = True) -> None:
         """Take tasks until stop, SIGTERM or SIGINT, then drain. A second signal gives everything back at once.
@@ -483,6 +503,8 @@ class Worker:
                 name=self.name,
                 slots=self.slots,
                 queues=self.queues,
+                weights=self.weights,
+                in_order=self.in_order,
                 kinds=sorted(self._by_kind),
                 lease=self.lease,
                 drain=self.drain,

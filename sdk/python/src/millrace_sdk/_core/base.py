@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import IO, Any, Literal, TypeVar
 
 from .. import errors
@@ -11,6 +11,7 @@ from ..errors import MillraceError
 from ..types import At
 from . import engine as engines
 from . import faults, loop, place, wire
+from .pins import Again, of_ops, unknown
 from .producer import Call, Unplaced, in_order
 from .producers import refused
 
@@ -54,10 +55,15 @@ class BaseClient:
                 if self._eng is not None:
                     if self._eng.partitions:
                         made.learned(self._eng.partitions)
+                        made.pins.update(self._eng.pins)
                     loop.drop(self._eng)
                 self._eng = made
                 io.closers.add(self)
             return self._eng
+
+    def _pins(self) -> dict[str, bool]:
+        """Return for each queue of which it is known whether it is pinned."""
+        return self._eng.pins if self._eng is not None else {}
 
     def _partitions(self) -> int:
         """Return how many partitions the namespace has; 0: no server has said so yet."""
@@ -115,22 +121,25 @@ class BaseClient:
 
     def _create_placed(self, specs: Sequence[Any], partitions: int, atomic: bool) -> list[Call]:
         """Make the calls that add tasks, of one partition each."""
-        turn = self._engine().turn_of_free
+        e = self._engine()
+        turn = e.turn_of_free
+        again = Again(specs, [s.id for s in specs])
         if len(specs) == 1 or atomic:
             if atomic:
-                home = place.together(specs, partitions, turn)
+                home = place.together(specs, partitions, turn, e.pins)
             else:
-                home = place.task_place(specs[0], partitions, turn % partitions)
+                home = place.task_place(specs[0], partitions, turn % partitions, e.pins)
             calls = self._gather(specs, atomic)
             for c in calls:
-                c.partition = home
+                c.partition, c.again = home, again
             return calls
-        homes, wrong = place.spread(specs, partitions, turn)
+        homes, wrong = place.spread(specs, partitions, turn, e.pins)
         calls = [refused(i, e) for i, e in wrong.items()]
         for home, index in homes.items():
             at = 0
             for c in self._gather([specs[i] for i in index], False):
                 c.partition, c.index = home, index[at : at + len(c.items)]
+                c.again = again.of(c.index)
                 at += len(c.items)
                 calls.append(c)
         return calls
@@ -224,6 +233,13 @@ class BaseClient:
 
         return self._carry(calls, self._time(o.get("timeout", _UNSET)), finish)
 
+    def _batch_home(self, m: Any, o: Mapping[str, Any], specs: Sequence[Any] = ()) -> Any:
+        """Return the partition of a batch that a transaction opens next to tasks, if nothing else in it says one."""
+        from ..batch import learn_home
+
+        timeout = self._time(o.get("timeout", _UNSET))
+        return self._await(lambda e: learn_home(e, m, o.get("tag", ""), timeout, specs), lambda home: home)
+
     # Commits.
 
     def _commit(
@@ -237,8 +253,18 @@ class BaseClient:
         **line: str,
     ) -> Any:
         """Commit changes under a request id, so that it can be sent again; finish takes the answer and its place."""
-        n = self._partitions()
-        home = place.commit_place(changes._checks, changes._ops, n, fence[0] if fence is not None else "")
+        n, task = self._partitions(), fence[0] if fence is not None else ""
+        pins = self._pins()
+        # Users of a Tx have the ids of its tasks, so it has asked. What an AsyncTx does not know is asked for now.
+        late = (
+            n > 1
+            and not task
+            and (
+                bool(unknown(of_ops(changes._ops), pins))
+                or any(place.is_misplaced(changes._ops[i].task_create, n, pins) for i in changes._made)
+            )
+        )
+        home = 0 if late else place.commit_place(changes._checks, changes._ops, n, task, pins)
         request = wire.CommitRequest(conditions=changes._checks, ops=changes._ops, request_id=wire.random16())
         if fence is not None:
             request.fence.task, request.fence.token = fence
@@ -261,7 +287,9 @@ class BaseClient:
         call = Call([raw], commit=True, atomic=False, note=note)
         call.partition = home
         if n == 0:
-            call.open = Unplaced((), changes._free[:], request, fence[0] if fence is not None else "")
+            call.open = Unplaced((), changes._free[:], request, task)
+        elif late:
+            call.open = Unplaced((), (), request, made=changes._made)
 
         def end() -> Any:
             if call.error is not None:

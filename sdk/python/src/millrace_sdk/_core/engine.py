@@ -121,6 +121,7 @@ class Engine:
         self.ways = Ways(self)
         self.closed = False
         self.partitions = 0  # of the namespace; 0: not known yet
+        self.pins: dict[str, bool] = {}  # for each queue of which it is known, whether it is pinned
         self.turn_of_free = wire.random_bits(16)  # modulo partitions: where tasks go that say no place
         self.producers = Producers(self)
         self.producer = self.producers.first
@@ -293,20 +294,31 @@ class Engine:
         return ANYWHERE if place is None else place(self.partitions)
 
     async def wait_call(self, id: str) -> Any:
-        """Wait for the end of a task by a call, on connections that carry nothing else. It returns the task."""
+        """Wait for the end of a task by a call. It returns the task."""
         request, answer = wire.message("WaitRequest")(id=id), wire.message("WaitResponse")
+        return (await self.wait("TaskService/Wait", request, answer, id)).task
+
+    async def wait_within(self, method: str, request: Any, answer: Any, id: str, timeout: float | None) -> Any:
+        """Make a call as wait does, for some seconds at most. A read changes nothing."""
+        try:
+            return await asyncio.wait_for(self.wait(method, request, answer, id), timeout)
+        except asyncio.TimeoutError:
+            raise _timed_out(False) from None
+
+    async def wait(self, method: str, request: Any, answer: Any, id: str) -> Any:
+        """Make a call that waits for something of the partition of an id, on connections that carry nothing else."""
         data = request.SerializeToString()
         attempt, began = 0, wire.monotonic()
         while True:
             if self.closed:
                 raise faults.closed()
             if self.ways.rest is not None:
-                return (await self.call("TaskService/Wait", request, answer, None)).task
+                return await self.call(method, request, answer, None, place=lambda n: id_place(id, n))
             partition = self._partition(lambda n: id_place(id, n))
             address = self.leaders.address(partition)
             transport = self._wait_begins(address)
             try:
-                return (await transport.unary("TaskService/Wait", data, answer, self.metadata(), None)).task
+                return await transport.unary(method, data, answer, self.metadata(), None)
             except StatusError as s:
                 e = faults.from_status(s)
             finally:

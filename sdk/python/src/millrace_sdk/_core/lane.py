@@ -287,7 +287,8 @@ class Lane:
         sub = frame.subscribe
         sub.sub, sub.slots, sub.batch = 1, self.share.slots, 128
         for q in self.core.queues:
-            sub.queues.add(name=q)
+            sub.queues.add(name=q, weight=self.core.weights.get(q, 0))
+        sub.strict = self.core.in_order
         if self.core.lease:
             wire.set_span(sub.lease, self.core.lease)
         return bytes(frame.SerializeToString())

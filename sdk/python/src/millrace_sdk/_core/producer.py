@@ -14,6 +14,7 @@ from .session import Session, Window
 
 if TYPE_CHECKING:
     from .engine import Engine
+    from .pins import Again
 
 QUEUED, SENT, ENDED = range(3)
 _COARSE = 2.0  # seconds: longer timeouts share timers
@@ -24,8 +25,8 @@ class Call:
     """One create or commit of a caller that waits for it. Its state is the I/O thread's."""
 
     __slots__ = (
-        "answer", "at", "atomic", "began", "commit", "deadline", "done", "error", "first", "gone", "index", "items",
-        "key", "note", "open", "partition", "parts", "size", "solo", "state", "tries", "unsure",
+        "again", "answer", "at", "atomic", "began", "commit", "deadline", "done", "error", "first", "gone", "index",
+        "items", "key", "note", "open", "partition", "parts", "size", "solo", "state", "tries", "unsure",
     )  # fmt: skip
 
     def __init__(
@@ -52,6 +53,7 @@ class Call:
         self.at: Any = None
         self.error: MillraceError | None = None
         self.partition = 0
+        self.again: Again | None = None  # what it may be placed again with, once
         self.open: Unplaced | None = None  # what is placed once it is known how many partitions there are
         self.index: list[int] | None = None  # where its items stand in the batch that it is of; None: as they are
         self.parts: list[Call] | None = None  # what it was divided into, one for each partition
@@ -84,13 +86,16 @@ def in_order(calls: Sequence[Call], size: int) -> list[tuple[Any, MillraceError 
 class Unplaced:
     """What a call asks for, while it is not known how many partitions there are."""
 
-    __slots__ = ("commit", "free", "specs", "task")
+    __slots__ = ("commit", "free", "made", "specs", "task")
 
-    def __init__(self, specs: Sequence[Any], free: Sequence[int], commit: Any = None, task: str = "") -> None:
+    def __init__(
+        self, specs: Sequence[Any], free: Sequence[int], commit: Any = None, task: str = "", made: Sequence[int] = ()
+    ) -> None:
         self.specs = specs  # messages of tasks
         self.free = free  # indexes of tasks, or of ops that create some, whose ids were not given
         self.commit = commit  # or the message of a commit, under the lease of a task
         self.task = task
+        self.made = made  # indexes of ops whose ids were made with a place, which their queues may change
 
 
 def _unheard(c: Call) -> None:
@@ -295,6 +300,8 @@ class Producer:
 
     def answered(self, c: Call, e: MillraceError | None) -> None:
         """Take the answer to a call that was sent: its end, or a reason to repeat it."""
+        if c.again is not None and self.engine.producers.replace(self, c, e):
+            return
         if e is None:
             self._end(c, None)
             return
@@ -358,6 +365,12 @@ class Producer:
         if self._deadlines:
             self._set_timer(min(self._deadlines))
 
+    def let_go(self, c: Call) -> None:
+        """Forget a call that is carried out elsewhere from here on."""
+        self._open.discard(c)
+        if c.key is not None:
+            self._unwatch(c)
+
     def take_open(self) -> list[Call]:
         """Give away the calls that wait for the number of partitions."""
         out: list[Call] = []
@@ -367,9 +380,7 @@ class Producer:
             queue.clear()
             queue.extend(rest)
         for c in out:
-            self._open.discard(c)
-            if c.key is not None:
-                self._unwatch(c)
+            self.let_go(c)
         return out
 
     # Waits.

@@ -11,8 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MillraceError
-from . import place
-from .producer import ENDED, Call, Producer, Unplaced, Waiting
+from . import faults, place, wire
+from . import pins as pinned
+from .pins import Again
+from .producer import ENDED, QUEUED, Call, Producer, Unplaced, Waiting
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -78,26 +80,105 @@ class Producers:
     def _place(self, c: Call, o: Unplaced) -> None:
         """Find the partition of a call, or divide it."""
         c.open = None
-        n, turn = self._engine.partitions, self._engine.turn_of_free
-        try:
-            if o.commit is not None:
-                _place_commit(c, o, n)
+        e = self._engine
+        if o.commit is not None:
+            queues = [] if o.task else pinned.unknown(pinned.of_ops(o.commit.ops), e.pins)
+            if queues:
+                e.io.spawn(self._ask(c, o, queues))
             else:
-                for i in o.free:
-                    o.specs[i].id = ""
-                if not c.atomic and len(o.specs) > 1:
-                    self._divide(c, o, n, turn)
-                    return
-                c.partition = place.together(o.specs, n, turn) if c.atomic else _place_one(o.specs[0], n, turn)
-                c.items = [spec.SerializeToString() for spec in o.specs]
+                self._send_commit(c, o)
+            return
+        for i in o.free:
+            o.specs[i].id = ""
+        again = Again(o.specs, [spec.id for spec in o.specs])
+        if not c.atomic and len(o.specs) > 1:
+            homes, wrong = place.spread(o.specs, e.partitions, e.turn_of_free, e.pins)
+            parts = [part_of(again, index, home) for home, index in homes.items()]
+            self._divide(c, parts + [refused(i, w) for i, w in wrong.items()])
+            return
+        try:
+            c.partition = _place_all(c, o.specs, e)
+        except MillraceError as w:
+            _end(c, w)
+            return
+        c.items = [spec.SerializeToString() for spec in o.specs]
+        c.again = again
+        self._of(c.partition).submit(c)
+
+    async def _ask(self, c: Call, o: Unplaced, queues: Sequence[str]) -> None:
+        """Place a commit when it is known which of its queues are pinned."""
+        await pinned.ask(self._engine, queues, None if c.deadline is None else c.deadline - wire.monotonic())
+        if c.state != ENDED:
+            self._send_commit(c, o)
+
+    def _send_commit(self, c: Call, o: Unplaced) -> None:
+        try:
+            _place_commit(c, o, self._engine.partitions, self._engine.pins)
         except MillraceError as e:
             _end(c, e)
             return
         self._of(c.partition).submit(c)
 
-    def _divide(self, c: Call, o: Unplaced, partitions: int, turn: int) -> None:
-        homes, wrong = place.spread(o.specs, partitions, turn)
-        left = len(homes) + len(wrong)
+    def replace(self, at: Producer, c: Call, e: MillraceError | None) -> bool:
+        """Carry out a create elsewhere that was refused because its queue has its tasks elsewhere than was known.
+
+        Of a batch, unless it is atomic, these are the tasks that were refused so. It is done once, and only where the
+        refusal proves that nothing was made: no earlier try may have been applied.
+        """
+        again = c.again
+        if again is None or c.unsure:
+            return False
+        if e is None and len(c.items) > 1 and not c.atomic:
+            return self._replace_some(at, c, again)
+        if e is None:
+            e = next((faults.from_wire(r.error) for r in c.answer if r.HasField("error")), None)
+        if e is None or not self._placed_again(c, again, e):
+            return False
+        at.let_go(c)
+        # What was surely refused has not left.
+        c.state, c.first, c.answer, c.at = QUEUED, None, None, None
+        self._of(c.partition).submit(c)
+        return True
+
+    def _replace_some(self, at: Producer, c: Call, again: Again) -> bool:
+        parts: list[Call] = []
+        stay: list[int] = []
+        for i, r in enumerate(c.answer):
+            if r.HasField("error"):
+                one = Call([c.items[i]], commit=False, atomic=False)
+                one.index, one.partition = [i], c.partition
+                if self._placed_again(one, again.of([i]), faults.from_wire(r.error)):
+                    parts.append(one)
+                    continue
+            stay.append(i)
+        if not parts:
+            return False
+        at.let_go(c)
+        self._divide(c, [_answered(c, stay), *parts])
+        return True
+
+    def _placed_again(self, c: Call, again: Again, e: MillraceError) -> bool:
+        """Place a refused create again, and report whether it is of another partition by what is known now."""
+        if not pinned.take(self._engine.pins, e, again.specs[0].queue):
+            return False
+        c.again = None
+        had, home = [spec.id for spec in again.specs], c.partition
+        for spec, id in zip(again.specs, again.given, strict=True):
+            spec.id = id
+        try:
+            home = _place_all(c, again.specs, self._engine)
+        except MillraceError:  # an id that was given names a partition: the server's refusal stands
+            pass
+        if home == c.partition:
+            for spec, id in zip(again.specs, had, strict=True):
+                spec.id = id
+            return False
+        c.partition, c.items = home, [spec.SerializeToString() for spec in again.specs]
+        return True
+
+    def _divide(self, c: Call, parts: list[Call]) -> None:
+        """Have the parts of a call carried out. It ends with the last of them."""
+        left = len(parts)
 
         def ended(part: Call) -> None:
             nonlocal left
@@ -105,11 +186,9 @@ class Producers:
             if left == 0:
                 _end(c, None)
 
-        parts = [part_of(o.specs, index, home, ended) for home, index in homes.items()]
-        parts += [refused(i, e, ended) for i, e in wrong.items()]
         c.parts = parts
         for p in parts:
-            p.deadline = c.deadline
+            p.done, p.deadline = ended, c.deadline
             if c.gone:  # else its caller finds the parts
                 p.gone = True
             self._submit(p)
@@ -144,19 +223,23 @@ class Producers:
             p.session.stop()
 
 
-def part_of(specs: Sequence[Any], index: list[int], partition: int, done: Callable[[Call], None]) -> Call:
+def part_of(batch: Again, index: list[int], partition: int) -> Call:
     """Make the call for those tasks of a batch that are of one partition."""
-    out = Call([specs[i].SerializeToString() for i in index], commit=False, atomic=False)
-    out.done = done
-    out.index, out.partition = index, partition
+    out = Call([batch.specs[i].SerializeToString() for i in index], commit=False, atomic=False)
+    out.index, out.partition, out.again = index, partition, batch.of(index)
     return out
 
 
-def refused(at: int, e: MillraceError, done: Callable[[Call], None] | None = None) -> Call:
+def _answered(c: Call, index: list[int]) -> Call:
+    """Make the call for those tasks of a batch that were answered: it has ended."""
+    out = Call([b""] * len(index), commit=False, atomic=False)
+    out.index, out.answer, out.at, out.state = index, [c.answer[i] for i in index], c.at, ENDED
+    return out
+
+
+def refused(at: int, e: MillraceError) -> Call:
     """Make the call for a task of a batch that cannot be placed: it has ended."""
     out = Call([b""], commit=False, atomic=False)
-    if done is not None:
-        out.done = done
     out.index, out.error, out.state = [at], e, ENDED
     return out
 
@@ -166,15 +249,16 @@ def _end(c: Call, e: MillraceError | None) -> None:
     c.done(c)
 
 
-def _place_one(spec: Any, partitions: int, turn: int) -> int:
-    return place.task_place(spec, partitions, turn % partitions)
+def _place_all(c: Call, specs: Sequence[Any], e: Engine) -> int:
+    """Write the ids of tasks that go together, and return their partition."""
+    if c.atomic:
+        return place.together(specs, e.partitions, e.turn_of_free, e.pins)
+    return place.task_place(specs[0], e.partitions, e.turn_of_free % e.partitions, e.pins)
 
 
-def _place_commit(c: Call, o: Unplaced, partitions: int) -> None:
+def _place_commit(c: Call, o: Unplaced, partitions: int, pins: place.Pins) -> None:
     m = o.commit
-    for i in o.free:
-        m.ops[i].task_create.id = ""
-    for i in o.free:
-        place.create_in(m.ops[i].task_create, m.conditions, m.ops, partitions, o.task, i)
-    c.partition = place.commit_place(m.conditions, m.ops, partitions, o.task)
+    moved = [i for i in o.made if place.is_misplaced(m.ops[i].task_create, partitions, pins)]
+    place.create_again((*o.free, *moved), m.conditions, m.ops, partitions, o.task, pins)
+    c.partition = place.commit_place(m.conditions, m.ops, partitions, o.task, pins)
     c.items = [m.SerializeToString()]

@@ -21,6 +21,7 @@ from .transport import VERSION, Stream
 from .web import Answer, Caller, Job, RestError, Web
 
 _PAGE = 1000  # most items of a page of a range
+_FINISHED = 4  # the state of a batch
 
 
 def _into(a: Answer, route: dict[str, Any], out: Any) -> Any:
@@ -59,6 +60,7 @@ class RestTransport:
         self._special: dict[str, Callable[[Caller, Any, Any], Coroutine[Any, Any, Any]]] = {
             "TaskService/Claim": self._claim,
             "TaskService/Wait": self._wait,
+            "BatchService/Wait": self._wait_batch,
             "KVService/Get": self._get_key,
             "KVService/Put": self._put_key,
             "KVService/DeleteRange": self._delete_keys,
@@ -194,33 +196,61 @@ class RestTransport:
         return t
 
     async def _wait(self, caller: Caller, m: Any, answer: Any) -> Any:
+        t, at = await self._until(lambda wait: self.result(caller, m.id, wait, None), ended)
+        out = answer()
+        out.task.CopyFrom(await self.whole(caller, m.id, t, at))
+        out.at.CopyFrom(at)
+        return out
+
+    async def _wait_batch(self, caller: Caller, m: Any, answer: Any) -> Any:
+        async def look(wait: float) -> tuple[Any, Any]:
+            at = wire.message("At")()
+
+            def make() -> web.Request:
+                return caller.request(restjson.prepare("BatchService/Wait", m), [("wait", f"{round(wait * 1000)}ms")])
+
+            def read(a: Answer) -> Any:
+                b = wire.message("Batch")()
+                a.read(b)
+                a.at(at)
+                return b
+
+            return await self.web.call(make, read, kind=web.LONG, wait=wait), at
+
+        b, at = await self._until(look, lambda b: bool(b.state == _FINISHED))
+        return answer(batch=b, at=at)
+
+    async def _until(self, look: Callable[[float], Coroutine[Any, Any, Any]], done: Callable[[Any], bool]) -> Any:
+        """Look at something again and again, each time waiting at the server for some seconds, until it is done."""
         poll, attempt = Poll(), 0
         while True:
             began = wire.monotonic()
             wait = poll.wait if web.pool().roomy() else min(poll.wait, POLL_CROWDED)
             try:
-                t, at = await self.result(caller, m.id, wait, None)
+                found, at = await look(wait)
             except RestError as e:
                 if poll.missed(e, wire.monotonic() - began):
                     continue
                 raise
-            if ended(t):
-                out = answer()
-                out.task.CopyFrom(await self.whole(caller, m.id, t, at))
-                out.at.CopyFrom(at)
-                return out
+            if done(found):
+                return found, at
             if wire.monotonic() - began < POLL_LEAST:  # answered by something that does not wait
                 await asyncio.sleep(max(wire.jitter(faults.away_bound(attempt)), 0.05))
                 attempt += 1
 
     async def _get_key(self, caller: Caller, m: Any, answer: Any) -> Any:
-        """Take the value as it stands, and its revision from a header. A key that is absent is an answer."""
+        """Take the value as it stands, and its revision and writer from headers. A key that is absent is an answer."""
 
         def read(a: Answer) -> Any:
             rev = a.headers.get("Millrace-Rev") or ""
             if not rev.isdigit():
                 raise a.between()
             out = answer(value=a.body, rev=int(rev), found=True)
+            if by := a.headers.get("Millrace-Writer"):
+                task, _, token = by.partition(" ")
+                if not task or not token.isdigit():
+                    raise a.between()
+                out.writer.task, out.writer.token = task, int(token)
             a.at(out.at)
             return out
 

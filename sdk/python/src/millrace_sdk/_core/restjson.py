@@ -2,7 +2,8 @@
 
 JSON that is a client's own, such as a payload, is kept byte for byte: an answer is read from its beginning to its end,
 and such a value is cut out of it. Members and words that the contract does not have are passed over: the server may be
-newer. A value of another type than the contract says is an error, and so is a document that is not whole.
+newer. Of a message that a client reads and writes back they are kept. A value of another type than the contract says is
+an error, and so is a document that is not whole.
 """
 
 from __future__ import annotations
@@ -115,7 +116,50 @@ def write(m: Any, skip: tuple[str, ...] = ()) -> str:
     for f in _written(m.DESCRIPTOR):
         if f.name not in skip:
             _write_field(parts, m, f)
+    if _keeps(m.DESCRIPTOR):
+        parts += [f"{json.dumps(name)}:{value}" for name, value in _kept(m).items()]
     return "{" + ",".join(parts) + "}"
+
+
+# Where a message that is to be written back has what its object says and the contract does not: members as they stand
+# in JSON, and names of those that were forgotten. No contract has such fields, since protobuf keeps the numbers from
+# 19,000 to 19,999 for itself; a server that gets one over gRPC refuses it, as all that it does not know.
+_KEPT, _FORGOTTEN = 19999, 19998
+
+
+@cache
+def _keeps(m: Any) -> bool:
+    return m.full_name.removeprefix("millrace.v1.") in tables()["kept"]
+
+
+def _keep(m: Any, name: str, value: str) -> None:
+    m.MergeFromString(wire.field(_KEPT, f"{json.dumps(name)}:{value}".encode()))
+
+
+def _kept(m: Any) -> dict[str, str]:
+    """Return the members that were kept, by name, without words that were replaced since."""
+    from google.protobuf.unknown_fields import UnknownFieldSet
+
+    out: dict[str, str] = {}
+    for f in UnknownFieldSet(m):
+        if f.field_number == _FORGOTTEN:
+            out.pop(f.data.decode(), None)
+        elif f.field_number == _KEPT:
+            name, at = decoder.scanstring(f.data.decode(), 1)  # type: ignore[attr-defined]
+            out[name] = f.data.decode()[at + 1 :]
+        else:  # it came over gRPC
+            raise BadRequest("config", "has a field that is not known, which REST cannot carry")
+    known = m.DESCRIPTOR.fields_by_name
+    return {name: value for name, value in out.items() if name not in known or not getattr(m, name)}
+
+
+def forget(m: Any, name: str) -> None:
+    """Drop a member that was kept."""
+    from google.protobuf.unknown_fields import UnknownFieldSet
+
+    begins = (json.dumps(name) + ":").encode()
+    if any(f.field_number == _KEPT and f.data.startswith(begins) for f in UnknownFieldSet(m)):
+        m.MergeFromString(wire.field(_FORGOTTEN, name.encode()))
 
 
 def _write_field(parts: list[str], m: Any, f: _Field) -> None:
@@ -383,11 +427,21 @@ def _list(s: str, i: int, element: Callable[[int], int]) -> int:
 def _object(s: str, i: int, m: Any) -> int:
     plan = _read_plan(m.DESCRIPTOR)
 
+    keeps = _keeps(m.DESCRIPTOR)
+
     def element(s: str, i: int, key: str) -> int:
         p = plan.get(key)
         # null counts as left out, but it is a value that a client may store.
         if p is None or (s[i] == "n" and (p.as64 or p.field.form != "content")):
-            return _scan(s, i)[1]
+            end = _scan(s, i)[1]
+            if p is None and keeps and s[i] != "n":
+                _keep(m, key, s[i:end])
+            return end
+        if keeps and p.field.words and not p.field.many:
+            word, end = _scan(s, i)
+            if _text(word) not in p.field.words:
+                _keep(m, key, s[i:end])
+                return end
         into = m
         if p.inside:
             into = getattr(m, p.inside)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -70,6 +71,10 @@ class Transport(Protocol):
         """End all connections."""
 
 
+# Seconds by which a server may find earlier than this side that the time of a call is over: both round.
+_CLOCKS_DIFFER = 0.01
+
+
 class _Call(http2.Stream):
     """One call of any kind, from its headers to its status."""
 
@@ -96,9 +101,11 @@ class _Call(http2.Stream):
         self._status: grpc.Fields | None = None
         self._done = False
         self._timer: asyncio.TimerHandle | None = None
+        self._until = math.inf  # when its time is over, by the clock of the loop
 
     def end_within(self, seconds: float) -> None:
         """End the call when it has taken so long."""
+        self._until = self._loop.time() + seconds
         self._timer = self._loop.call_later(max(seconds, 0.0), self._late)
 
     def _late(self) -> None:
@@ -169,6 +176,10 @@ class _Call(http2.Stream):
         c = self.connection
         if c is not None and not c.reached:
             why = f"{self._address} is not reached: {why}"
+        elif code == http2.CANCEL and self._loop.time() >= self._until - _CLOCKS_DIFFER:
+            # The server counts the time too, and its reset may be here before this side's timer.
+            self._late()
+            return
         self._finish(StatusError(grpc.UNAVAILABLE, why, untaken=untaken))
 
 

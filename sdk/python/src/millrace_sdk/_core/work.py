@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import MillraceError
@@ -53,6 +53,8 @@ class WorkerCore:
         name: str,
         slots: int,
         queues: Sequence[str],
+        weights: Mapping[str, int],
+        in_order: bool,
         kinds: Sequence[str],
         lease: float | None,
         drain: float,
@@ -63,6 +65,8 @@ class WorkerCore:
         self.name = name
         self.slots = slots
         self.queues = list(queues)
+        self.weights = weights  # of the queues that are named, in the tasks that are given
+        self.in_order = in_order  # a queue is served when those before it have nothing ready
         self.kinds = list(kinds)
         self.lease = lease
         self.drain_within = drain
