@@ -18,7 +18,7 @@ YAML
 buf generate --template "$out/buf.gen.yaml"
 rm -rf src/gen
 mkdir -p src/gen
-for file in google/protobuf/duration google/protobuf/timestamp millrace/v1/stream millrace/v1/task millrace/v1/bulk millrace/v1/cron millrace/v1/kv millrace/v1/ref_change millrace/v1/vector; do
+for file in google/protobuf/duration google/protobuf/timestamp millrace/v1/stream millrace/v1/task millrace/v1/batch millrace/v1/bulk millrace/v1/cron millrace/v1/kv millrace/v1/limiter millrace/v1/ref_change millrace/v1/vector; do
 	mkdir -p "src/gen/$(dirname "$file")"
 	cp "$out/gen/$file.ts" "src/gen/$file.ts"
 done

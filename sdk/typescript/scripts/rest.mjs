@@ -9,7 +9,7 @@ const rest = JSON.parse(readFileSync(new URL("rest.json", from), "utf8"));
 const { FileDescriptorSet, FieldDescriptorProto_Type: Type, FieldDescriptorProto_Label: Label } = descriptors;
 const set = FileDescriptorSet.decode(readFileSync(new URL("contract.binpb", from)));
 
-const files = ["stream", "task", "bulk", "cron", "kv", "ref_change", "vector"];
+const files = ["stream", "task", "batch", "bulk", "cron", "kv", "limiter", "ref_change", "vector"];
 const own = set.file.filter((f) => files.some((n) => f.name === `millrace/v1/${n}.proto`));
 const code = own.map((f) => readFileSync(new URL(f.name.replace(".proto", ".ts"), to), "utf8")).join("\n");
 const prefix = ".millrace.v1.";
@@ -102,6 +102,16 @@ function visit(name) {
 }
 
 const methods = {};
+/** Of messages that are kept the keys of their fields by number, and what they are kept as. */
+const kept = {};
+for (const name of Object.keys(rest.kept)) {
+	if (!messages.has(name)) continue;
+	kept[name] = {};
+	for (const f of messages.get(name).field) {
+		const within = f.typeName.startsWith(prefix) ? f.typeName.slice(prefix.length) : "";
+		kept[name][f.number] = camel(f.name) + (rest.kept[within] ? `:${within}` : "");
+	}
+}
 visit("Error");
 for (const f of own) {
 	for (const s of f.service) {
@@ -145,6 +155,9 @@ export interface Route {
 
 /** The fields of messages: name, * for many or ? for optional, @oneof, :form, =type, !the name under which it is refused, - for none in JSON, ^ for fields that stand in its place. */
 export const fields: Record<string, string> = ${show(fields)};
+
+/** The messages of which a client keeps what it does not know, as it writes them back: the keys of their fields by number, :type for those that are such messages. */
+export const kept: Record<string, Record<number, string>> = ${show(kept)};
 
 /** The words of enumerations by number. */
 export const words: Record<string, string> = ${show(words)};

@@ -9,7 +9,7 @@ tsc=node_modules/$1/bin/tsc
 docs=test/.docs
 trap 'rm -rf $docs' EXIT
 mkdir -p $docs
-for page in ../../docs/start/{typescript,cron,limits}.md README.md; do
+for page in ../../docs/start/{typescript,cron,limits,batches}.md README.md; do
 	sed -n '/^```ts$/,/^```$/p' "$page" | sed '/^```/d' >"$docs/$(basename "$page" .md).ts"
 done
 node "$tsc" --noEmit

@@ -29,6 +29,8 @@ export interface TaskFilter {
 	createdTo?: Date;
 	/** Of their last error. */
 	fingerprint?: string;
+	/** Id of the batch that they were added to. */
+	batch?: string;
 }
 
 /** How a bulk job is run. */
@@ -142,6 +144,7 @@ function requestOf(action: BulkAction, o: BulkOptions): StartBulkRequest {
 			from: o.createdFrom && toTimestamp(o.createdFrom),
 			to: o.createdTo && toTimestamp(o.createdTo),
 			fingerprint: o.fingerprint ?? "",
+			batch: o.batch ?? "",
 		},
 		priority: o.priority ?? 0,
 		force: o.force ?? false,

@@ -1,3 +1,4 @@
+import { Batch, type BatchInfo, type BatchOptions, batches, openBatch } from "./batch.js";
 import {
 	Bulk,
 	type BulkAction,
@@ -19,6 +20,7 @@ import { CancelRequest, GetRequest } from "./gen/millrace/v1/task.js";
 import { type TaskInfo, taskInfo } from "./info.js";
 import { KV } from "./kv.js";
 import { Ledger } from "./ledger.js";
+import { Limiter, type LimiterInfo, limiters } from "./limiter.js";
 import { methods } from "./methods.js";
 import { Queue, type QueueStats, type QueuesQuery, queues } from "./queue.js";
 import { Tx } from "./tx.js";
@@ -166,6 +168,34 @@ export class Client {
 		o: { zone?: string; count?: number; after?: Date; timeout?: Span; signal?: AbortSignal } = {},
 	): Promise<CronPreview> {
 		return previewCron(this, schedule, o);
+	}
+
+	/** A limiter, by its name: it bounds tasks of several queues together. */
+	limiter(name: string): Limiter {
+		return new Limiter(this, name);
+	}
+
+	/** Lists limiters by name. */
+	limiters(o: { prefix?: string; timeout?: Span; signal?: AbortSignal } = {}): AsyncGenerator<LimiterInfo> {
+		return limiters(this, o);
+	}
+
+	/**
+	 * Opens a batch, to which tasks are added by the option batch until it is sealed. An id of a batch that was opened with something else is
+	 * ALREADY_EXISTS.
+	 */
+	openBatch(o: BatchOptions = {}): Promise<Batch> {
+		return openBatch(this, o);
+	}
+
+	/** A batch that was opened elsewhere, by its id. */
+	batch(id: string): Batch {
+		return new Batch(this, id);
+	}
+
+	/** Lists batches, the last opened first, partition after partition. */
+	batches(o: { timeout?: Span; signal?: AbortSignal } = {}): AsyncGenerator<BatchInfo> {
+		return batches(this, o);
 	}
 
 	/**

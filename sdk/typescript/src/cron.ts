@@ -8,19 +8,16 @@ import {
 	type CronConfigOverlap,
 	CronRunOutcome,
 	ListCronsRequest,
-	type TaskTemplate,
 	type Cron as WireCron,
 	type CronRun as WireRun,
 } from "./gen/millrace/v1/cron.js";
 import { State, type TaskSpec } from "./gen/millrace/v1/task.js";
-import { type AddOptions, type CallOptions, stateName } from "./job.js";
+import { type CallOptions, ofOneTask, stateName, type TemplateOptions, templateOf } from "./job.js";
 import { methods } from "./methods.js";
 import { fromDuration, fromTimestamp, toDuration, toTimestamp } from "./time.js";
 
 /** Options of a cron: those of its tasks, and its own. */
-export interface CronOptions
-	extends Pick<AddOptions, "tag" | "key" | "cost" | "priority" | "headers" | "labels">,
-		CallOptions {
+export interface CronOptions extends TemplateOptions, CallOptions {
 	/** Of the schedule, by its name in the IANA database. Default: UTC. */
 	zone?: string;
 	/**
@@ -69,6 +66,7 @@ export interface CronInfo {
 	tag: string;
 	key: string;
 	cost: number;
+	limiters: string[];
 	headers: Record<string, string>;
 	labels: Record<string, string>;
 	version: bigint;
@@ -185,6 +183,7 @@ function infoOf(c: WireCron): CronInfo {
 		tag: t.tag,
 		key: t.key,
 		cost: t.cost || 1,
+		limiters: t.limiters,
 		headers: Object.fromEntries(t.headers.map((h) => [h.name, h.value])),
 		labels: t.labels,
 		version: c.version,
@@ -197,18 +196,6 @@ function infoOf(c: WireCron): CronInfo {
 		lastRun: c.lastRun && runOf(c.lastRun),
 	};
 }
-
-function templateOf(s: TaskSpec): TaskTemplate {
-	const { queue, kind, payload, contentType, headers, priority, maxAttempts, maxCrashes, maxDeliveries } = s;
-	const { lease, maxRun, retry, labels, tag, key, cost, limiters } = s;
-	return {
-		...{ queue, kind, payload, contentType, headers, priority, maxAttempts, maxCrashes, maxDeliveries },
-		...{ lease, maxRun, retry, labels, tag, key, cost, limiters },
-	};
-}
-
-/** What one task alone can have. */
-const ofOneTask = ["id", "delay", "runAt", "expires", "unique", "after", "onDepFailure"];
 
 /** Lists crons, page by page. */
 export async function* crons(client: Client, o: { prefix?: string } & CallOptions): AsyncGenerator<CronInfo> {

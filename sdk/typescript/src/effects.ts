@@ -2,7 +2,7 @@
 
 import type { Timestamp } from "./gen/google/protobuf/timestamp.js";
 import { RefChangeKind } from "./gen/millrace/v1/ref_change.js";
-import { AfterOn, OnDepFailure, type Op, type TaskSpec } from "./gen/millrace/v1/task.js";
+import { AfterOn, OnDepFailure, type Op, TaskSpec } from "./gen/millrace/v1/task.js";
 import { fromDuration, fromTimestamp } from "./time.js";
 
 /** One effect. Bytes that are not UTF-8 are in a field with _base64 behind its name. */
@@ -24,7 +24,11 @@ const timeOf = (t: Timestamp): string => fromTimestamp(t)!.toISOString().replace
 const seconds = (ms: number): string => `${ms / 1000}s`;
 
 function taskEffect(s: TaskSpec): Effect {
-	const out: Effect = { op: "task_create", id: s.id, queue: s.queue, kind: s.kind };
+	return Object.assign({ op: "task_create", id: s.id }, taskFields(s));
+}
+
+function taskFields(s: TaskSpec): Record<string, unknown> {
+	const out: Record<string, unknown> = { queue: s.queue, kind: s.kind };
 	if (s.contentType === "application/json") out.payload = JSON.parse(s.payload.toString("utf8"));
 	else {
 		out.payload_base64 = s.payload.toString("base64");
@@ -33,6 +37,7 @@ function taskEffect(s: TaskSpec): Effect {
 	if (s.tag) out.tag = s.tag;
 	if (s.key) out.key = s.key;
 	if (s.cost) out.cost = s.cost;
+	if (s.limiters.length > 0) out.limiters = s.limiters;
 	if (s.priority) out.priority = s.priority;
 	if (s.delay) out.delay = seconds(fromDuration(s.delay));
 	if (s.runAt) out.run_at = timeOf(s.runAt);
@@ -41,6 +46,7 @@ function taskEffect(s: TaskSpec): Effect {
 	if (s.after.length > 0)
 		out.after = s.after.map((a) => (a.on === AfterOn.TERMINAL ? { id: a.id, on: "terminal" } : { id: a.id }));
 	if (s.onDepFailure > OnDepFailure.HOLD) out.on_dep_failure = OnDepFailure[s.onDepFailure]!.toLowerCase();
+	if (s.batch) out.batch = s.batch;
 	if (s.unique) out.unique = { key: s.unique.key };
 	if (s.maxAttempts) out.max_attempts = s.maxAttempts;
 	if (s.maxCrashes) out.max_crashes = s.maxCrashes;
@@ -110,6 +116,22 @@ export function effectOf(op: Op): Effect {
 		case "taskCancel": {
 			const out: Effect = { op: "task_cancel", id: x.value.id };
 			if (x.value.reason) out.reason = x.value.reason;
+			if (x.value.force) out.force = true;
+			return out;
+		}
+		case "batchOpen": {
+			const out: Effect = { op: "batch_open", id: x.value.id };
+			if (Object.keys(x.value.labels).length > 0) out.labels = x.value.labels;
+			if (x.value.onDone) out.on_done = taskFields(TaskSpec.fromPartial(x.value.onDone as never));
+			if (x.value.onSuccess) out.on_success = taskFields(TaskSpec.fromPartial(x.value.onSuccess as never));
+			return out;
+		}
+		case "batchSeal":
+			return { op: "batch_seal", id: x.value.id };
+		case "batchCancel": {
+			const out: Effect = { op: "batch_cancel", id: x.value.id };
+			if (x.value.reason) out.reason = x.value.reason;
+			if (x.value.rate) out.rate = x.value.rate;
 			if (x.value.force) out.force = true;
 			return out;
 		}

@@ -8,6 +8,7 @@ import type { Method, UnaryOptions } from "./core/transport.js";
 import { faultIn, MillraceError, millis, type Span } from "./errors.js";
 import type { CommitRequest, CommitResponse, Task, TaskSpec } from "./gen/millrace/v1/task.js";
 import type { Ledger } from "./ledger.js";
+import { methods } from "./methods.js";
 
 const defaultTimeout = 30_000;
 
@@ -27,7 +28,22 @@ export class Engine {
 		readonly timeout: number | undefined,
 		readonly ledger: Ledger | undefined,
 	) {
-		this.producer = new Producers(hub);
+		this.producer = new Producers(hub, (queues, o) => this.askPins(queues, o as Options));
+	}
+
+	/** Finds out whether queues are pinned of which that is not known. Where that fails the server judges. */
+	async askPins(queues: string[], o: Options): Promise<void> {
+		const { pins } = this.hub;
+		for (const queue of queues) {
+			if (pins.has(queue)) continue;
+			try {
+				const r = await this.call(methods.getQueue, { queue }, o);
+				pins.set(queue, r.config?.pinned === true);
+			} catch (e) {
+				const { code } = e as MillraceError;
+				if ((code === "NOT_FOUND" || code === "PERMISSION_DENIED") && !pins.has(queue)) pins.set(queue, false);
+			}
+		}
 	}
 
 	#bounded(o: Options): { timeout: number; signal: AbortSignal | undefined } {
@@ -77,12 +93,13 @@ export class Engine {
 		}
 	}
 
-	async commit(request: CommitRequest, o: Options): Promise<CommitResponse> {
+	/** Commits. made are its tasks whose ids were made here. */
+	async commit(request: CommitRequest, made: ReadonlySet<TaskSpec>, o: Options): Promise<CommitResponse> {
 		const begun = this.ledger?.now();
 		const line = { op: "commit", request_id: Buffer.from(request.requestId).toString("hex") };
 		if (request.fence) Object.assign(line, { id: request.fence.task, token: String(request.fence.token) });
 		try {
-			const r = await this.producer.commit(request, this.#bounded(o));
+			const r = await this.producer.commit(request, made, this.#bounded(o));
 			this.ledger?.ok(begun!, { ...line, replayed: r.replayed }, r.at);
 			return r;
 		} catch (e) {
@@ -97,6 +114,30 @@ export class Engine {
 			timeout: o.timeout === undefined ? undefined : millis(o.timeout),
 			signal: o.signal,
 		});
+	}
+
+	/** Resolves when it is known how many partitions there are. */
+	learn(o: Options): Promise<void> {
+		return this.producer.learn(this.#bounded(o));
+	}
+
+	/** A call that waits at the server, without a bound unless one is asked for. A read changes nothing. */
+	async last<Req, Res>(method: Method<Req, Res>, request: Req, o: Options, place: Placing): Promise<Res> {
+		const timeout = o.timeout === undefined ? undefined : millis(o.timeout);
+		const again = new Tries(this.hub.router, { timeout, signal: o.signal }, place);
+		for (;;) {
+			try {
+				return await again.ask().unary(method, request, again.bounds(), true);
+			} catch (e) {
+				try {
+					await again.failed(e as MillraceError);
+				} catch (last) {
+					const { code, message } = last as MillraceError;
+					if (code !== "DEADLINE_EXCEEDED") throw last;
+					throw new MillraceError({ code, message, outcome: "refused", cause: (last as MillraceError).cause });
+				}
+			}
+		}
 	}
 
 	/** A call that is answered by a stream of messages. It is repeated until the first message comes. */
@@ -158,9 +199,13 @@ class Tries {
 	#hops = 0;
 	#tries = 0;
 
-	constructor(router: Router, o: { timeout: number; signal: AbortSignal | undefined }, place: Placing | undefined) {
+	constructor(
+		router: Router,
+		o: { timeout: number | undefined; signal: AbortSignal | undefined },
+		place: Placing | undefined,
+	) {
 		this.#router = router;
-		this.#late = Date.now() + o.timeout;
+		this.#late = o.timeout === undefined ? Number.POSITIVE_INFINITY : Date.now() + o.timeout;
 		this.#signal = o.signal;
 		this.#place = place;
 	}
@@ -173,7 +218,8 @@ class Tries {
 	}
 
 	bounds(): UnaryOptions {
-		return { timeout: Math.max(this.#late - Date.now(), 1), signal: this.#signal };
+		const bound = Number.isFinite(this.#late);
+		return { timeout: bound ? Math.max(this.#late - Date.now(), 1) : undefined, signal: this.#signal };
 	}
 
 	/** Waits for the next try, or throws what the call ends with. */

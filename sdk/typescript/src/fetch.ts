@@ -56,6 +56,9 @@ export interface AddOptions {
 	tag?: string;
 	key?: string;
 	cost?: number;
+	limiters?: readonly string[];
+	/** Id of the batch that it is added to. */
+	batch?: string;
 	/** Milliseconds. */
 	delay?: number;
 	priority?: number;
@@ -142,6 +145,8 @@ export class Producer {
 		if (o.tag) task.tag = o.tag;
 		if (o.key) task.key = o.key;
 		if (o.cost) task.cost = o.cost;
+		if (o.limiters) task.limiters = o.limiters;
+		if (o.batch) task.batch = o.batch;
 		if (o.delay !== undefined) task.delay = `${o.delay / 1000}s`;
 		if (o.priority) task.priority = o.priority;
 		if (o.unique) task.unique = { key: o.unique };
@@ -187,8 +192,11 @@ export class Producer {
 		}
 	}
 
-	/** Reads a key as bytes; undefined where it is absent. */
-	async get(keyspace: string, key: string): Promise<{ bytes: Uint8Array; rev: string } | undefined> {
+	/** Reads a key as bytes, and who wrote it last where the keyspace keeps that; undefined where it is absent. */
+	async get(
+		keyspace: string,
+		key: string,
+	): Promise<{ bytes: Uint8Array; rev: string; writer?: { task: string; token: string } } | undefined> {
 		const r = await this.#call(
 			"GET",
 			`/v1/kv/${encodeURIComponent(keyspace)}/keys/${encodeURIComponent(key)}`,
@@ -196,6 +204,11 @@ export class Producer {
 			{ accept: [404] },
 		);
 		if (r.status === 404) return undefined;
-		return { bytes: new Uint8Array(await r.arrayBuffer()), rev: r.headers.get("millrace-rev") ?? "" };
+		const [task, token] = (r.headers.get("millrace-writer") ?? "").split(" ");
+		return {
+			bytes: new Uint8Array(await r.arrayBuffer()),
+			rev: r.headers.get("millrace-rev") ?? "",
+			...(task && token && { writer: { task, token } }),
+		};
 	}
 }

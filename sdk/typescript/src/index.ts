@@ -1,4 +1,5 @@
 /** Client of Millrace, a durable work queue with transactions. */
+export { Batch, type BatchCancelOptions, type BatchCounts, type BatchInfo, type BatchOptions } from "./batch.js";
 export {
 	Bulk,
 	type BulkAction,
@@ -44,14 +45,17 @@ export {
 	type AddOptions,
 	type Binding,
 	type CallOptions,
+	type FollowUp,
 	type Handle,
 	type Job,
 	type JobOptions,
 	job,
 	type RetryPolicy,
 	type TaskRef,
+	type TemplateOptions,
 } from "./job.js";
-export { KV, Value } from "./kv.js";
+export { type KeyWriter, KV, Value } from "./kv.js";
+export { Limiter, type LimiterInfo, type LimiterSettings } from "./limiter.js";
 export { methods } from "./methods.js";
 export {
 	type KeyLimits,

@@ -18,6 +18,10 @@ export interface TaskInfo {
 	tag: string;
 	key: string;
 	cost: number;
+	/** That it names itself. */
+	limiters: string[];
+	/** Id of the batch that it was added to; empty: none. */
+	batch: string;
 	labels: Record<string, string>;
 	createdAt: Date | undefined;
 	finishedAt: Date | undefined;
@@ -59,6 +63,8 @@ export function taskInfo(t: Task): TaskInfo {
 		tag: t.tag,
 		key: t.key,
 		cost: t.cost || 1,
+		limiters: t.limiters,
+		batch: t.batch,
 		labels: t.labels,
 		createdAt: fromTimestamp(t.createdAt),
 		finishedAt: fromTimestamp(t.finishedAt),

@@ -12,6 +12,7 @@ import {
 	State,
 	type TaskSpec,
 	TaskSpec as TaskSpecCodec,
+	type TaskTemplate,
 	UniqueOnConflict,
 	UniqueUntil,
 	type Task as WireTask,
@@ -41,6 +42,8 @@ export interface JobOptions<In, Args, Out> {
 	maxRun?: Span;
 	retry?: RetryPolicy;
 	priority?: number;
+	/** The limiters that each task needs: it runs only while all of them have room for its cost. */
+	limiters?: readonly string[];
 	/** Validates arguments, where they are added and where they are handled. */
 	input?: Schema<In, Args>;
 	/** Validates results before they are settled. */
@@ -67,8 +70,12 @@ export interface AddOptions {
 	tag?: string;
 	/** The line of its queue that the task waits in, which gets its share and has limits of its own. */
 	key?: string;
-	/** What it weighs in shares and rates; default 1. */
+	/** What it weighs in shares, rates and limiters; default 1. */
 	cost?: number;
+	/** The limiters that it needs, besides those of its job and its queue. */
+	limiters?: readonly string[];
+	/** The open batch that it is added to: its id, or what openBatch returned. Without a tag, a key or a unique key the task goes to its partition. */
+	batch?: TaskRef;
 	delay?: Span;
 	runAt?: Date;
 	expires?: Span;
@@ -91,7 +98,7 @@ export interface AddOptions {
 	onDepFailure?: "hold" | "cancel" | "run";
 }
 
-/** A task: its id, or its handle. */
+/** A task or a batch: its id, or its handle. */
 export type TaskRef = string | { readonly id: string };
 
 export interface CallOptions {
@@ -124,7 +131,10 @@ export class Handle<Out> {
 		this.#codec = codec;
 	}
 
-	/** Of a task in a commit of a client that has not reached its server yet: one that is read before the commit leaves its partition open. */
+	/**
+	 * Of a task in a commit of a client that has not reached its server yet: one that is read before the commit leaves its partition open. In a
+	 * namespace of several partitions the first commit with a queue that is bounded as a whole may change it.
+	 */
 	get id(): string {
 		if (typeof this.#id === "string") return this.#id;
 		this.#id.id ||= newId();
@@ -191,6 +201,48 @@ function afterOf(a: TaskRef | { task: TaskRef; on?: "completed" | "terminal" }):
 		},
 		on: on === "terminal" ? AfterOn.TERMINAL : AfterOn.COMPLETED,
 	};
+}
+
+/** Names of limiters. A text is one of characters, which is never meant. */
+export function names(given: readonly string[] | undefined): readonly string[] {
+	if (typeof given === "string") throw invalid("limiters", "must be a list of names");
+	return given ?? [];
+}
+
+/** What tasks may have that are made of a template: those of crons, and those that batches make. */
+export type TemplateOptions = Pick<AddOptions, "tag" | "key" | "cost" | "limiters" | "priority" | "headers" | "labels">;
+
+/** What one task alone can have. */
+export const ofOneTask = ["id", "delay", "runAt", "expires", "unique", "after", "onDepFailure", "batch"];
+
+/** The template that has what a task has. */
+export function templateOf(s: TaskSpec): TaskTemplate {
+	const { queue, kind, payload, contentType, headers, priority, maxAttempts, maxCrashes, maxDeliveries } = s;
+	const { lease, maxRun, retry, labels, tag, key, cost, limiters } = s;
+	return {
+		...{ queue, kind, payload, contentType, headers, priority, maxAttempts, maxCrashes, maxDeliveries },
+		...{ lease, maxRun, retry, labels, tag, key, cost, limiters },
+	};
+}
+
+/** What a batch makes when it finishes: a task of a job. Job.followUp returns it. */
+export class FollowUp {
+	readonly #options: TemplateOptions;
+	readonly #spec: () => Promise<TaskSpec>;
+
+	/** @internal */
+	constructor(options: TemplateOptions, spec: () => Promise<TaskSpec>) {
+		this.#options = options;
+		this.#spec = spec;
+	}
+
+	/** @internal */
+	async template(field: string): Promise<TaskTemplate> {
+		for (const name of ofOneTask) {
+			if (name in this.#options) throw invalid(`${field}.${name}`, "must not be set in a template");
+		}
+		return templateOf(await this.#spec());
+	}
 }
 
 /** A kind of task: its name, its settings, and the types of its arguments and results. */
@@ -270,6 +322,14 @@ export class Job<In, Args, Out> {
 		return cron.set(schedule, await this.spec(args, o), o);
 	}
 
+	/**
+	 * Says which task of this job a batch makes when it finishes: onDone or onSuccess of Client.openBatch. It has the header millrace-batch with the
+	 * id of the batch.
+	 */
+	followUp(args: In, o: TemplateOptions = {}): FollowUp {
+		return new FollowUp(o, async () => this.spec(args, o));
+	}
+
 	/** The task with an id, to wait for. */
 	of(client: Client, id: string): Handle<Out> {
 		return new Handle<Out>(client, id, { replayed: true, replaced: false }, this.options.codec);
@@ -305,6 +365,8 @@ export class Job<In, Args, Out> {
 			priority: o.priority ?? this.options.priority ?? 0,
 			maxAttempts: this.options.attempts ?? 0,
 			maxCrashes: this.options.crashes ?? 0,
+			limiters: [...names(this.options.limiters), ...names(o.limiters)],
+			batch: typeof o.batch === "object" ? o.batch.id : (o.batch ?? ""),
 		});
 		if (o.headers) spec.headers = Object.entries(o.headers).map(([name, value]) => ({ name, value }));
 		if (o.labels) spec.labels = { ...o.labels };

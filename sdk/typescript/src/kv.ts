@@ -6,15 +6,29 @@ import { KVGetRequest, KVRangeRequest } from "./gen/millrace/v1/kv.js";
 import { methods } from "./methods.js";
 import { type KeyRange, rangeOf, Tx } from "./tx.js";
 
+/** The task that wrote a key: by the effects of an attempt, or in a commit under its lease. */
+export interface KeyWriter {
+	/** The id of the task. */
+	task: string;
+	/** The token of the attempt. */
+	token: bigint;
+}
+
 /** What is stored under a key. */
 export class Value {
 	readonly bytes: Buffer;
 	readonly rev: bigint;
+	/**
+	 * The task that wrote the key last; undefined for a write from outside of any task, and for one from before the
+	 * keyspace kept writers.
+	 */
+	readonly writer: KeyWriter | undefined;
 
 	/** @internal */
-	constructor(bytes: Buffer, rev: bigint) {
+	constructor(bytes: Buffer, rev: bigint, writer?: KeyWriter) {
 		this.bytes = bytes;
 		this.rev = rev;
+		this.writer = writer && { task: writer.task, token: writer.token };
 	}
 
 	/** The value as text. */
@@ -48,7 +62,7 @@ export class KV {
 	async get(key: string | Uint8Array, o: Options = {}): Promise<Value | undefined> {
 		const request = KVGetRequest.fromPartial({ keyspace: this.#keyspace, key: bytesOf(key) });
 		const r = await this.#client.engine.call(methods.kvGet, request, o, (n) => placeOfKey(request.key, n));
-		return r.found ? new Value(r.value, r.rev) : undefined;
+		return r.found ? new Value(r.value, r.rev, r.writer) : undefined;
 	}
 
 	/** Stores a value: text and bytes as they are, all else as JSON. Returns the key's revision. */
@@ -95,7 +109,7 @@ export class KV {
 			limit: BigInt(o.limit ?? 0),
 		});
 		for await (const page of this.#client.engine.read(methods.kvRange, request, o)) {
-			for (const item of page.items) yield { key: item.key, value: new Value(item.value, item.rev) };
+			for (const item of page.items) yield { key: item.key, value: new Value(item.value, item.rev, item.writer) };
 		}
 	}
 }

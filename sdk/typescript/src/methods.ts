@@ -1,8 +1,11 @@
 // The unary methods that this package calls.
+import { keeping } from "./core/kept.js";
 import type { Codec, Method } from "./core/transport.js";
+import * as batch from "./gen/millrace/v1/batch.js";
 import * as bulk from "./gen/millrace/v1/bulk.js";
 import * as cron from "./gen/millrace/v1/cron.js";
 import * as kv from "./gen/millrace/v1/kv.js";
+import * as limiter from "./gen/millrace/v1/limiter.js";
 import * as stream from "./gen/millrace/v1/stream.js";
 import * as task from "./gen/millrace/v1/task.js";
 
@@ -24,8 +27,16 @@ export const methods = {
 	pauseQueue: method("QueueService/Pause", task.PauseQueueRequest, task.PauseQueueResponse),
 	resumeQueue: method("QueueService/Resume", task.ResumeQueueRequest, task.ResumeQueueResponse),
 	listQueues: method("QueueService/List", task.ListQueuesRequest, task.ListQueuesResponse),
-	getQueue: method("QueueService/Get", task.GetQueueRequest, task.GetQueueResponse),
-	setQueue: method("QueueService/Set", task.SetQueueRequest, task.SetQueueResponse),
+	getQueue: method(
+		"QueueService/Get",
+		task.GetQueueRequest,
+		keeping(task.GetQueueResponse, "config", 1, "QueueConfig"),
+	),
+	setQueue: method(
+		"QueueService/Set",
+		keeping(task.SetQueueRequest, "config", 2, "QueueConfig"),
+		task.SetQueueResponse,
+	),
 	deleteQueue: method("QueueService/Delete", task.DeleteQueueRequest, task.DeleteQueueResponse),
 	listKeys: method("QueueService/Keys", task.ListKeysRequest, task.ListKeysResponse),
 	setKey: method("QueueService/SetKey", task.SetKeyRequest, task.SetKeyResponse),
@@ -44,6 +55,16 @@ export const methods = {
 	resumeCron: method("CronService/Resume", cron.ResumeCronRequest, cron.ResumeCronResponse),
 	previewCron: method("CronService/Preview", cron.PreviewCronRequest, cron.PreviewCronResponse),
 	cronRuns: method("CronService/Runs", cron.ListCronRunsRequest, cron.ListCronRunsResponse),
+	listLimiters: method("LimiterService/List", limiter.ListLimitersRequest, limiter.ListLimitersResponse),
+	getLimiter: method("LimiterService/Get", limiter.GetLimiterRequest, limiter.GetLimiterResponse),
+	setLimiter: method("LimiterService/Set", limiter.SetLimiterRequest, limiter.SetLimiterResponse),
+	deleteLimiter: method("LimiterService/Delete", limiter.DeleteLimiterRequest, limiter.DeleteLimiterResponse),
+	openBatch: method("BatchService/Open", batch.OpenBatchRequest, batch.OpenBatchResponse),
+	listBatches: method("BatchService/List", batch.ListBatchesRequest, batch.ListBatchesResponse),
+	getBatch: method("BatchService/Get", batch.GetBatchRequest, batch.GetBatchResponse),
+	waitBatch: method("BatchService/Wait", batch.WaitBatchRequest, batch.WaitBatchResponse),
+	sealBatch: method("BatchService/Seal", batch.SealBatchRequest, batch.SealBatchResponse),
+	cancelBatch: method("BatchService/Cancel", batch.CancelBatchRequest, batch.CancelBatchResponse),
 	kvGet: method("KVService/Get", kv.KVGetRequest, kv.KVGetResponse),
 	kvRange: method("KVService/Range", kv.KVRangeRequest, kv.KVRangeResponse),
 	kvBatchGet: method("KVService/BatchGet", kv.KVBatchGetRequest, kv.KVBatchGetResponse),

@@ -1,6 +1,7 @@
 // Queues: their counters, their limits, their keys, and whether they give out tasks.
 import { type BulkInfo, type RedriveOptions, startBulk } from "./bulk.js";
 import type { Client } from "./client.js";
+import { forget } from "./core/kept.js";
 import { invalid, MillraceError, millis, type Span } from "./errors.js";
 import {
 	ListKeysRequest,
@@ -15,7 +16,7 @@ import {
 	type Rate as WireRate,
 	type QueueStats as WireStats,
 } from "./gen/millrace/v1/task.js";
-import { type CallOptions, type RetryPolicy, retryOf, wireRetry } from "./job.js";
+import { type CallOptions, names, type RetryPolicy, retryOf, wireRetry } from "./job.js";
 import { methods } from "./methods.js";
 import { fromDuration, fromTimestamp, toDuration, toTimestamp } from "./time.js";
 import { type PauseOptions, pauseEnd } from "./tx.js";
@@ -85,15 +86,17 @@ export interface QueueSettings<Time = Span> {
 	fairness?: "lanes" | "none";
 	/** fifo, the default, or strict: one task of a key at a time, and one that waits to be tried again holds up its key. */
 	order?: "fifo" | "strict";
-	/** Tasks that run at once, in each partition. Default: no bound. */
+	/** Tasks that run at once. Default: no bound. */
 	concurrency?: number;
-	/** In each partition. Default: no bound. */
+	/** Default: no bound. */
 	rate?: Rate<Time>;
 	perKey?: KeyLimits<Time>;
-	/** Workers that have tasks at once, in each partition. Default: no bound. */
+	/** Workers that have tasks at once. Default: no bound. */
 	maxWorkers?: number;
 	/** The queue in which a copy is made of each task that dies. It must not lead back to this one. */
 	deadLetter?: string;
+	/** At most 4 limiters that each of its tasks needs, besides those that the task names. */
+	limiters?: readonly string[];
 }
 
 /** What rules a queue, as it was read. Times are milliseconds. */
@@ -185,7 +188,7 @@ const spans = [
 const fairness = { lanes: QueueConfigFairness.LANES, none: QueueConfigFairness.NONE };
 const orders = { fifo: QueueConfigOrder.FIFO, strict: QueueConfigOrder.STRICT };
 
-function whole(name: string, v: number): number {
+export function whole(name: string, v: number): number {
 	if (!Number.isSafeInteger(v)) throw invalid(name, "must be a whole number");
 	return v;
 }
@@ -219,9 +222,10 @@ function change(c: WireConfig, s: QueueChanges): void {
 			k === null ? undefined : { concurrency: BigInt(whole("perKey", k.concurrency ?? 0)), rate: wireRate(k.rate) };
 	}
 	if (s.deadLetter !== undefined) c.deadLetter = s.deadLetter ?? "";
+	if (s.limiters !== undefined) c.limiters = [...names(s.limiters ?? undefined)];
 }
 
-function wireRate(r: Rate | undefined): WireRate | undefined {
+export function wireRate(r: Rate | undefined): WireRate | undefined {
 	if (!r) return undefined;
 	return {
 		limit: BigInt(whole("rate", r.limit)),
@@ -262,10 +266,11 @@ function configOf(c: WireConfig): QueueConfig {
 		if (c.perKey.rate) out.perKey.rate = rateOf(c.perKey.rate);
 	}
 	if (c.deadLetter) out.deadLetter = c.deadLetter;
+	if (c.limiters.length > 0) out.limiters = c.limiters;
 	return out;
 }
 
-function rateOf(r: WireRate): Rate<number> {
+export function rateOf(r: WireRate): Rate<number> {
 	const out: Rate<number> = { limit: Number(r.limit), per: fromDuration(r.per) };
 	if (r.burst !== 0n) out.burst = Number(r.burst);
 	return out;
@@ -374,7 +379,7 @@ export class Queue {
 
 	/**
 	 * Sets these settings and keeps the others. Returns the version. A queue that is not there is made. If somebody else changes the queue
-	 * meanwhile, this begins again.
+	 * meanwhile, this begins again. Settings of a newer server that this version of the library does not know stay as well.
 	 */
 	async update(changes: QueueChanges, o: CallOptions = {}): Promise<bigint> {
 		for (let left = updateTries - 1; ; left--) {
@@ -387,6 +392,7 @@ export class Queue {
 			}
 			const { version } = config;
 			config.version = 0n;
+			for (const [name, v] of Object.entries(changes)) if (v !== undefined) forget(config, name);
 			change(config, changes);
 			try {
 				return await this.#set(config, version, o);

@@ -339,6 +339,10 @@ export class Store {
 			}
 			case "taskCancel":
 				return { task: x.value.id, ...this.#cancel(x.value.id, x.value.reason, x.value.force) };
+			case "batchOpen":
+			case "batchSeal":
+			case "batchCancel":
+				return { batch: x.value.id }; // there are no batches here: they are noted
 		}
 		return {};
 	}

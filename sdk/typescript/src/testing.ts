@@ -165,6 +165,12 @@ class RecordingEngine extends Engine {
 		return this.store.call(method.path, request) as Res;
 	}
 
+	override async learn(): Promise<void> {}
+
+	override async last<Req, Res>(method: { path: string }, request: Req): Promise<Res> {
+		return this.store.call(method.path, request) as Res;
+	}
+
 	override async *read<Req, Res>(method: { path: string }, request: Req): AsyncGenerator<Res> {
 		yield this.store.call(method.path, request) as Res;
 	}

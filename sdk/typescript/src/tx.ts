@@ -1,10 +1,22 @@
+import { type BatchCancelOptions, type BatchOptions, cancelled, followsPinned, opened } from "./batch.js";
 import type { Client } from "./client.js";
 import { bytesOf, valueBytes } from "./content.js";
 import type { Hub } from "./core/hub.js";
-import { placeOfCommit, placeOfId, placeOfKey, placeOfOp, placeTask, random16 } from "./core/place.js";
+import {
+	idIn,
+	pinned,
+	placeOfCommit,
+	placeOfId,
+	placeOfKey,
+	placeOfOp,
+	placeOfText,
+	placeTask,
+	random16,
+} from "./core/place.js";
 import { invalid, MillraceError, millis, type Span } from "./errors.js";
 import { RefChangeKind } from "./gen/millrace/v1/ref_change.js";
 import {
+	type BatchOpen,
 	type CommitRequest,
 	type CommitResponse,
 	type Fence,
@@ -13,6 +25,7 @@ import {
 	type Op,
 	type TaskSpec,
 } from "./gen/millrace/v1/task.js";
+import type { CallOptions } from "./job.js";
 import { toTimestamp } from "./time.js";
 
 /** What a commit came to. Entries are by op, in their order. */
@@ -176,6 +189,8 @@ export class Changes {
 	readonly ops: Op[] = [];
 	/** @internal */
 	readonly conditions: KVCheck[] = [];
+	/** @internal Tasks whose ids were made. A commit may find out that their queues are pinned, and make them again. */
+	readonly made = new Set<TaskSpec>();
 	readonly #hub: Hub | undefined;
 	readonly #task: string | undefined;
 
@@ -274,10 +289,51 @@ export class Changes {
 		this.ops.push({ op: { $case: "queuePause", value: { queue, reason: "", until: undefined, resume: true } } });
 	}
 
+	/**
+	 * Opens a batch in the commit's partition, as Client.openBatch does by itself, and returns its id. What is added after it may name the batch:
+	 * tasks by the option batch, sealBatch and cancelBatch. Where it is the first part of a commit that says a partition, id or tag say which.
+	 */
+	async openBatch(o: BatchOptions = {}): Promise<string> {
+		const op = await opened(o);
+		if (!op.id) {
+			const n = await this.learn(o);
+			let home = o.tag ? placeOfText(o.tag, n) : this.#here(n);
+			if (home < 0 && (await this.pinnedByFollowUp(op, o))) home = pinned;
+			if (home < 0) home = (this.#hub ? this.#hub.turn++ : 0) % Math.max(n, 1);
+			op.id = idIn(home, n);
+		}
+		this.ops.push({ op: { $case: "batchOpen", value: op } });
+		return op.id;
+	}
+
+	/**
+	 * Says that a batch of the commit's partition gets no more tasks, as Batch.seal does. It sees what was added before it: a completion that adds
+	 * the last tasks of a batch can seal it.
+	 */
+	sealBatch(id: string): void {
+		this.ops.push({ op: { $case: "batchSeal", value: { id } } });
+	}
+
+	/** Seals a batch of the commit's partition and has its tasks cancelled, as Batch.cancel does. */
+	cancelBatch(id: string, o: BatchCancelOptions = {}): void {
+		this.ops.push({ op: { $case: "batchCancel", value: cancelled(id, o) } });
+	}
+
+	/** @internal The number of partitions, for what cannot be written without it. A handler knows it. */
+	protected async learn(_: CallOptions): Promise<number> {
+		return this.#partitions;
+	}
+
+	/** @internal Whether what a batch makes says that it is pinned. A handler's partition is that of its task. */
+	protected async pinnedByFollowUp(_batch: BatchOpen, _: CallOptions): Promise<boolean> {
+		return false;
+	}
+
 	/** Forgets all changes and conditions. */
 	reset(): void {
 		this.ops.length = 0;
 		this.conditions.length = 0;
+		this.made.clear();
 	}
 
 	// Without a server there is one partition; before a stream is let in the number is not known: 0.
@@ -289,15 +345,27 @@ export class Changes {
 		return this.#task === undefined ? -1 : placeOfId(this.#task, partitions);
 	}
 
+	/** The partition of the commit, as far as it says one; below 0: it does not. */
+	#here(n: number): number {
+		const home = this.#home(n);
+		if (home >= 0) return home;
+		const pins = this.#hub?.pins;
+		for (const op of this.ops) {
+			const place = placeOfOp(op, n, pins);
+			if (place >= 0) return place;
+		}
+		return this.conditions.length > 0 ? placeOfKey(this.conditions[0]!.key, n) : -1;
+	}
+
 	/** @internal The task gets its id as soon as it is known where it belongs: else with the commit, or when it is asked for. */
 	create(spec: TaskSpec): void {
 		const n = this.#partitions;
 		if (n > 0) {
-			let home = this.#home(n);
-			if (home < 0 && this.ops.length > 0) home = placeOfOp(this.ops[0]!, n);
-			else if (home < 0 && this.conditions.length > 0) home = placeOfKey(this.conditions[0]!.key, n);
-			const place = placeTask(spec, n, home < 0 ? (this.#hub?.turn ?? 0) % n : home);
+			const open = !spec.id;
+			const home = this.#here(n);
+			const place = placeTask(spec, n, home < 0 ? (this.#hub?.turn ?? 0) % n : home, this.#hub?.pins);
 			if (typeof place !== "number") throw new MillraceError({ ...place, op: this.ops.length });
+			if (open) this.made.add(spec);
 		}
 		this.ops.push({ op: { $case: "taskCreate", value: spec } });
 	}
@@ -306,7 +374,7 @@ export class Changes {
 	place(): void {
 		const n = this.#partitions;
 		if (n <= 1) return;
-		const place = placeOfCommit(this.conditions, this.ops, n, this.#home(n));
+		const place = placeOfCommit(this.conditions, this.ops, n, this.#home(n), this.#hub?.pins);
 		if (typeof place !== "number") throw new MillraceError(place);
 	}
 }
@@ -323,6 +391,17 @@ export class Tx extends Changes {
 		this.#fence = fence;
 	}
 
+	/** @internal */
+	protected override async learn(o: CallOptions): Promise<number> {
+		await this.#client.engine.learn(o);
+		return super.learn(o);
+	}
+
+	/** @internal */
+	protected override pinnedByFollowUp(b: BatchOpen, o: CallOptions): Promise<boolean> {
+		return followsPinned(this.#client, b, o);
+	}
+
 	/** Commits. A commit whose answer is lost is sent again under the same id, and is applied once. */
 	async commit(o: { timeout?: Span; signal?: AbortSignal } = {}): Promise<Committed> {
 		if (this.ops.length + this.conditions.length === 0) throw invalid("ops", "is required");
@@ -332,7 +411,7 @@ export class Tx extends Changes {
 			ops: [...this.ops],
 			requestId: random16(),
 		};
-		return committed(request, await this.#client.engine.commit(request, o));
+		return committed(request, await this.#client.engine.commit(request, this.made, o));
 	}
 }
 

@@ -28,6 +28,13 @@ export interface WorkerOptions {
 	slots?: number;
 	/** Default: the queues of the jobs. */
 	queues?: readonly string[];
+	/**
+	 * Shares of queues, 1 to 1,000, of the tasks that it is given where several have tasks ready: 3 and 1 give three of one queue for each of the
+	 * other. A queue that is not named has 1. It holds in each partition.
+	 */
+	weights?: Readonly<Record<string, number>>;
+	/** Gives it tasks of a queue when those before it, in queues or in the jobs, have nothing ready. inOrder and weights are mutually exclusive. */
+	inOrder?: boolean;
 	/** How long handlers may go on once the worker stops. Default: 25 seconds, below the 30 of Kubernetes. */
 	drain?: Span;
 	/** The lease of each task. Default: the task's own. */
@@ -83,6 +90,12 @@ export class Worker {
 		for (const b of bindings) this.#kinds.set(b.job.name, b);
 		this.#queues = [...(options.queues ?? new Set(bindings.map((b) => b.job.queue)))];
 		if (this.#queues.length === 0) throw invalid("queues", "is required where there are no jobs");
+		const weights = Object.entries(options.weights ?? {});
+		if (weights.length > 0 && options.inOrder) throw invalid("weights", "and inOrder are mutually exclusive");
+		for (const [q, n] of weights) {
+			if (!this.#queues.includes(q)) throw invalid("weights", `queue ${q} is not one of the worker's`);
+			if (!(Number.isInteger(n) && n >= 1 && n <= 1000)) throw invalid("weights", `that of ${q} must be 1 to 1,000`);
+		}
 	}
 
 	/**
@@ -119,7 +132,13 @@ export class Worker {
 		const turn = (): void => this.#renewer?.turn(hub.ways.rest?.web.url ?? "");
 		this.#lanes = new Lanes(
 			hub,
-			{ info, queues: this.#queues, slots: this.#slots, lease },
+			{
+				info,
+				queues: this.#queues.map((name) => ({ name, weight: this.#o.weights?.[name] ?? 0 })),
+				inOrder: this.#o.inOrder ?? false,
+				slots: this.#slots,
+				lease,
+			},
 			{
 				assigned: (a) => this.#assigned(a),
 				lost: (a) => this.#lost(a),

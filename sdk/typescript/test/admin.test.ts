@@ -114,7 +114,8 @@ describe.skipIf(!binary).each(["stream", "rest"] as const)(
 		});
 
 		it("sets, updates and reads what rules a queue", async () => {
-			const q = client().queue("q");
+			const c = client();
+			const q = c.queue("q");
 			await expect(q.config()).rejects.toMatchObject({ code: "NOT_FOUND" });
 			const everything: Required<QueueSettings> = {
 				attempts: 7,
@@ -140,7 +141,9 @@ describe.skipIf(!binary).each(["stream", "rest"] as const)(
 				perKey: { concurrency: 1, rate: { limit: 5, per: 500 } },
 				maxWorkers: 2,
 				deadLetter: "dead",
+				limiters: ["api"],
 			};
+			await c.limiter("api").set({});
 			expect(await q.set(everything)).toBe(1n);
 			expect(await q.config()).toEqual({ ...everything, version: 1n });
 			// An update keeps what it does not name, and null is the default.

@@ -1,5 +1,7 @@
-// Crons, queues and keys as the agent's protocol writes them.
+// What is administered, as the agent's protocol writes it.
 import type {
+	BatchInfo,
+	BatchOptions,
 	BulkAction,
 	BulkInfo,
 	BulkOptions,
@@ -7,6 +9,8 @@ import type {
 	CronInfo,
 	CronOptions,
 	CronRun,
+	FollowUp,
+	LimiterInfo,
 	QueueChanges,
 	QueueConfig,
 	QueueKey,
@@ -32,6 +36,7 @@ function showCron(c: CronInfo): Fields {
 		priority: c.priority,
 		task_key: c.key,
 		cost: c.cost,
+		limiters: c.limiters,
 		tag: c.tag,
 		labels: c.labels,
 		version: String(c.version),
@@ -79,6 +84,7 @@ function changes(given: Fields): QueueChanges {
 		order: "order",
 		fairness: "fairness",
 		dead_letter: "deadLetter",
+		limiters: "limiters",
 	});
 	if (given.rate !== undefined) out.rate = readRate(given.rate) ?? null;
 	if (given.per_key !== undefined) {
@@ -103,6 +109,7 @@ function showConfig(c: QueueConfig): Fields {
 		dead_letter: c.deadLetter ?? "",
 		rate: showRate(c.rate),
 		per_key: { concurrency: c.perKey?.concurrency ?? 0, rate: showRate(c.perKey?.rate) },
+		limiters: c.limiters ?? [],
 	};
 }
 
@@ -151,6 +158,7 @@ const bulkOptions = (s: Fields): BulkOptions =>
 		to_queue: "toQueue",
 		patch: "patch",
 		per_second: "rate",
+		batch: "batch",
 	});
 
 const showBulk = (j: BulkInfo): Fields => ({
@@ -164,7 +172,74 @@ const showBulk = (j: BulkInfo): Fields => ({
 	refused: j.refused,
 });
 
-/** Carries out a command about crons, queues and keys. */
+const showLimiter = (l: LimiterInfo): Fields => ({
+	name: l.name,
+	concurrency: l.concurrency ?? 0,
+	rate: showRate(l.rate),
+	version: String(l.version),
+	used: l.used,
+	tasks: l.tasks,
+	held_by: l.heldBy,
+	queues: l.queues,
+});
+
+const showBatch = (b: BatchInfo): Fields => ({
+	id: b.id,
+	state: b.state,
+	counts: b.counts,
+	labels: b.labels,
+	on_done: b.onDone,
+	on_success: b.onSuccess,
+	done_task: b.doneTask,
+	success_task: b.successTask,
+	refused: b.refused?.code ?? "",
+	cancel: b.cancel?.reason ?? null,
+	replayed: b.replayed,
+});
+
+const followUp = (s: Fields): FollowUp => jobOf(s).followUp((s.args as string) ?? "null", optionsOf(s));
+
+/** Carries out a command about limiters and batches. */
+async function share(c: Client, s: Fields): Promise<unknown> {
+	const limiter = c.limiter((s.name as string) ?? "");
+	const batch = c.batch((s.id as string) ?? "");
+	const version = some(s, { if_version: "ifVersion" });
+	switch (s.do) {
+		case "limiter_set": {
+			const rate = readRate(s.rate);
+			return showLimiter(
+				await limiter.set({ ...some(s, { concurrency: "concurrency" }), ...(rate && { rate }) }, version),
+			);
+		}
+		case "limiter_get":
+			return showLimiter(await limiter.get());
+		case "limiters":
+			return { limiters: await all(c.limiters(), showLimiter) };
+		case "limiter_delete":
+			await limiter.delete(version);
+			return {};
+		case "batch_open": {
+			const o: BatchOptions = some(s, { id: "id", tag: "tag", labels: "labels" });
+			if (s.on_done) o.onDone = followUp(s.on_done as Fields);
+			if (s.on_success) o.onSuccess = followUp(s.on_success as Fields);
+			const b = await c.openBatch(o);
+			return { id: b.id, replayed: b.replayed };
+		}
+		case "batch_get":
+			return showBatch(await batch.get());
+		case "batch_seal":
+			return showBatch(await batch.seal());
+		case "batch_cancel":
+			return showBatch(await batch.cancel(some(s, { reason: "reason", per_second: "rate", force: "force" })));
+		case "batch_wait":
+			return showBatch(await batch.wait(some(s, { timeout_ms: "timeout" })));
+		case "batches":
+			return { batches: await all(c.batches(), showBatch) };
+	}
+	throw new Unsupported();
+}
+
+/** Carries out a command about crons, queues, keys, bulk jobs, limiters and batches. */
 export async function administer(c: Client, s: Fields): Promise<unknown> {
 	const cron = c.cron((s.name as string) ?? "");
 	const queue = c.queue((s.queue as string) ?? "");
@@ -239,5 +314,5 @@ export async function administer(c: Client, s: Fields): Promise<unknown> {
 		case "queue_keys":
 			return { keys: await all(queue.keys(some(s, { sort: "sort", prefix: "prefix" })), showKey) };
 	}
-	throw new Unsupported();
+	return share(c, s);
 }

@@ -76,7 +76,7 @@ async function commit(s: Fields, t?: Task): Promise<Fields> {
 		else if (c.rev !== undefined) kv.check(c.key as string, { rev: BigInt(c.rev as string), is });
 		else kv.check(c.key as string, { value: c.value as string, is });
 	}
-	for (const o of (s.ops as Fields[]) ?? []) apply(o, tx);
+	for (const o of (s.ops as Fields[]) ?? []) await apply(o, tx);
 	const r = await tx.commit(s.timeout_ms === undefined ? {} : { timeout: s.timeout_ms as number });
 	return {
 		revs: r.revs.map((v) => (v === undefined ? "" : String(v))),
@@ -125,7 +125,7 @@ const aborted = (signal: AbortSignal): Promise<never> =>
 	});
 
 async function step(s: Fields, t: Task, args: unknown, codec: string): Promise<{ done: unknown } | undefined> {
-	if (s.fx) for (const o of s.fx as Fields[]) apply(o, t.fx);
+	if (s.fx) for (const o of s.fx as Fields[]) await apply(o, t.fx);
 	else if (s.on_refused) {
 		t.onRefused(() => {
 			t.fx.reset();
@@ -213,6 +213,8 @@ function work(s: Fields): void {
 	};
 	if (s.slots !== undefined) o.slots = s.slots;
 	if (s.queues !== undefined) o.queues = s.queues;
+	if (s.weights !== undefined) o.weights = s.weights;
+	if (s.in_order !== undefined) o.inOrder = s.in_order;
 	if (s.drain_ms !== undefined) o.drain = s.drain_ms;
 	if (s.stall_ms !== undefined) o.stall = s.stall_ms;
 	if (s.lease_ms !== undefined) o.lease = s.lease_ms;
@@ -284,7 +286,9 @@ async function carryOut(s: Fields): Promise<unknown> {
 			return commit(s);
 		case "kv_get": {
 			const v = await client!.kv(s.keyspace as string).get(s.key as string);
-			return v ? { value_base64: v.bytes.toString("base64"), rev: String(v.rev) } : null;
+			if (!v) return null;
+			const writer = v.writer ? { task: v.writer.task, token: String(v.writer.token) } : null;
+			return { value_base64: v.bytes.toString("base64"), rev: String(v.rev), writer };
 		}
 		case "cancel":
 			await client!.cancel(s.id as string, {

@@ -66,8 +66,14 @@ it.skipIf(!binary)("runs the page on limits (skipped where MILLRACE_BIN names no
 		"app 0 3 undefined",
 		"web 0 1 their server is down",
 		"30 0",
+		"0 2 transcribe",
+		"report: done hello!",
 		"answered at attempt 2",
 	]);
+});
+
+it.skipIf(!binary)("runs the page on batches (skipped where MILLRACE_BIN names no server)", async () => {
+	expect(await run("docs/start/batches.md")).toEqual(["finished 2 true", "finished import"]);
 });
 
 it.skipIf(!binary)("runs the README (skipped where MILLRACE_BIN names no server)", async () => {

@@ -1,5 +1,5 @@
 // Effects, jobs and options as the agent's protocol writes them.
-import { type Changes, type Codec, type Job, job, type Schema } from "../src/index.js";
+import { type Changes, type Codec, type FollowUp, type Job, job, type Schema } from "../src/index.js";
 
 export type Fields = Record<string, unknown>;
 
@@ -55,6 +55,8 @@ export function optionsOf(s: Fields): Fields {
 		["tag", "tag"],
 		["task_key", "key"],
 		["cost", "cost"],
+		["limiters", "limiters"],
+		["batch", "batch"],
 		["delay_ms", "delay"],
 		["priority", "priority"],
 		["unique", "unique"],
@@ -85,30 +87,39 @@ export function some(o: Fields, names: Record<string, string>): Fields {
 	);
 }
 
-/** Adds one effect. */
-export function apply(o: Fields, tx: Changes): void {
+function followUpOf(o: unknown): FollowUp | undefined {
+	if (o === undefined) return undefined;
+	const f = o as Fields;
+	const bytes = f.payload_base64 !== undefined;
+	const one = jobOf({ job: f.kind ?? f.queue, queue: f.queue, codec: bytes ? "bytes" : "json" });
+	const args = bytes ? Buffer.from(f.payload_base64 as string, "base64") : JSON.stringify(f.payload ?? null);
+	return one.followUp(args, some(f, { priority: "priority", labels: "labels", tag: "tag", key: "key" }));
+}
+
+/** Adds one effect: at once, or where a promise is returned, when that resolves. */
+export function apply(o: Fields, tx: Changes): Promise<unknown> | undefined {
 	const kv = tx.kv((o.keyspace as string) ?? "");
 	switch (o.op) {
 		case "kv_put":
 			kv.put(bytesIn(o, "key"), bytesIn(o, "value"), { ...rev(o), ...some(o, { if_absent: "ifAbsent" }) });
-			return;
+			return undefined;
 		case "kv_delete":
 			kv.delete(bytesIn(o, "key"), rev(o));
-			return;
+			return undefined;
 		case "kv_add":
 			kv.add(bytesIn(o, "key"), o.delta as number, { ...rev(o), ...some(o, { floor: "floor", ceiling: "ceiling" }) });
-			return;
+			return undefined;
 		case "kv_delete_range":
 			if (o.from !== undefined || o.to !== undefined) kv.deleteRange(some(o, { from: "from", to: "to" }));
 			else kv.deleteRange(o.all ? { all: true } : { prefix: (o.prefix as string) ?? "" });
-			return;
+			return undefined;
 		case "ref_update":
 			tx.repo(o.repo as string, some(o, { tag: "tag" })).update(
 				o.ref as string,
 				o.new as string,
 				o.old as string | undefined,
 			);
-			return;
+			return undefined;
 		case "vector_upsert": {
 			const names = {
 				vector: "vector",
@@ -118,14 +129,14 @@ export function apply(o: Fields, tx: Changes): void {
 				if_absent: "ifAbsent",
 			};
 			tx.collection(o.collection as string).upsert(o.id as string, some(o, names));
-			return;
+			return undefined;
 		}
 		case "vector_delete":
 			tx.collection(o.collection as string).delete(o.id as string);
-			return;
+			return undefined;
 		case "task_create": {
 			const spec = { job: o.kind ?? o.queue, queue: o.queue };
-			const options = { ...optionsOf(o), ...some(o, { delay: "delay" }) };
+			const options = { ...optionsOf(o), ...some(o, { delay: "delay", key: "key" }) };
 			if (o.unique !== undefined) {
 				const u = o.unique as Fields;
 				Object.assign(options, { unique: u.key }, some(u, { on_conflict: "onConflict", until: "uniqueUntil" }));
@@ -133,18 +144,30 @@ export function apply(o: Fields, tx: Changes): void {
 			if (o.payload_base64 !== undefined) {
 				jobOf({ ...spec, codec: "bytes" }).addTx(tx, Buffer.from(o.payload_base64 as string, "base64"), options);
 			} else jobOf(spec).addTx(tx, JSON.stringify(o.payload ?? null), options);
-			return;
+			return undefined;
 		}
 		case "task_cancel":
 			tx.cancelTask(o.id as string, some(o, { reason: "reason", force: "force" }));
-			return;
+			return undefined;
 		case "queue_pause":
 			if (o.resume) tx.resumeQueue(o.queue as string);
 			else {
 				const until = o.until === undefined ? {} : { until: new Date(o.until as string) };
 				tx.pauseQueue(o.queue as string, { ...some(o, { reason: "reason", for_ms: "for" }), ...until });
 			}
-			return;
+			return undefined;
+		case "batch_open":
+			return tx.openBatch({
+				...some(o, { id: "id", tag: "tag", labels: "labels" }),
+				onDone: followUpOf(o.on_done),
+				onSuccess: followUpOf(o.on_success),
+			});
+		case "batch_seal":
+			tx.sealBatch(o.id as string);
+			return undefined;
+		case "batch_cancel":
+			tx.cancelBatch(o.id as string, some(o, { reason: "reason", rate: "rate", force: "force" }));
+			return undefined;
 	}
 	throw new Unsupported();
 }

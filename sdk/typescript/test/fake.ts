@@ -119,6 +119,8 @@ export class Fake {
 	onStream: ((s: FakeStream) => void) | undefined;
 	/** The fields of the error that other calls end with, and its status; undefined: they are not known. */
 	onCall: (() => { fields: Record<string, unknown>; status: number }) | undefined;
+	/** Answers calls by the name of their method, such as QueueService/Get. */
+	readonly calls: Record<string, (request: Buffer) => Uint8Array> = {};
 	/** Answers heartbeats: with results, or with the fields of an error. */
 	onHeartbeat: (r: HeartbeatRequest) => Record<string, unknown> | undefined = () => undefined;
 
@@ -131,6 +133,7 @@ export class Fake {
 		fake.#server.on("stream", (stream, headers) => {
 			if (headers[":path"] === "/millrace.v1.QueueStream/Open") fake.#open(stream);
 			else if (headers[":path"] === "/millrace.v1.TaskService/Heartbeat") fake.#heartbeat(stream);
+			else if (fake.#known(headers[":path"]!)) fake.#answer(stream, fake.#known(headers[":path"]!)!);
 			else {
 				const told = fake.onCall?.();
 				const trailers = told ? refusal(told.fields, told.status) : { "grpc-status": "12" };
@@ -140,6 +143,23 @@ export class Fake {
 		await new Promise<void>((resolve) => fake.#server.listen(0, "127.0.0.1", resolve));
 		fake.address = `127.0.0.1:${(fake.#server.address() as AddressInfo).port}`;
 		return fake;
+	}
+
+	#known(path: string): ((request: Buffer) => Uint8Array) | undefined {
+		return this.calls[path.replace("/millrace.v1.", "")];
+	}
+
+	#answer(call: http2.ServerHttp2Stream, answer: (request: Buffer) => Uint8Array): void {
+		const messages = new Messages((b) => {
+			call.respond({ ":status": 200, "content-type": "application/grpc" }, { waitForTrailers: true });
+			call.on("wantTrailers", () => call.sendTrailers({ "grpc-status": "0" }));
+			const body = answer(b);
+			const prefix = Buffer.alloc(5);
+			prefix.writeUInt32BE(body.length, 1);
+			call.end(Buffer.concat([prefix, body]));
+		});
+		call.on("data", (b: Buffer) => messages.push(b));
+		call.on("error", () => {});
 	}
 
 	#heartbeat(call: http2.ServerHttp2Stream): void {

@@ -1,7 +1,7 @@
 // A namespace of four partitions on a real server.
 import { execFileSync } from "node:child_process";
 import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
-import { parseId, partitionOf, placeOfKey, placeOfText } from "../src/core/place.js";
+import { idIn, parseId, partitionOf, placeOfKey, placeOfText } from "../src/core/place.js";
 import { Client, job, type MillraceError, newId, Worker } from "../src/index.js";
 import { type DevServer, devServer } from "../src/testing.js";
 
@@ -13,7 +13,7 @@ const open: { close(): Promise<void> }[] = [];
 
 beforeAll(async () => {
 	if (!binary) return;
-	server = await devServer({ binary });
+	server = await devServer({ binary, http: true });
 	const at = ["--server", server.url, "--token", server.token];
 	execFileSync(binary, ["namespace", "create", namespace, "--partitions", String(of), ...at]);
 });
@@ -27,6 +27,21 @@ function client(): Client {
 	open.push(c);
 	return c;
 }
+
+/** A client of each transport, which knows of no queue. */
+const fresh: Record<string, () => Client> = {
+	stream: client,
+	rest: () => {
+		const c = new Client({
+			url: server.http,
+			token: server.token,
+			namespace,
+			transport: "rest",
+		});
+		open.push(c);
+		return c;
+	},
+};
 
 const placeOf = (id: string): number => partitionOf(parseId(id)!);
 /** A tag of each partition. */
@@ -203,3 +218,55 @@ real("reads keys of one partition there (skipped where MILLRACE_BIN names no ser
 	expect(seen.sort()).toEqual(Array.from({ length: 12 }, (_, i) => `key/${i}`).sort());
 	expect(new Set(seen.map((k) => placeOfKey(k, of))).size).toBeGreaterThan(1);
 });
+
+for (const transport of ["stream", "rest"] as const) {
+	real(
+		`keeps the tasks of a queue that is bounded as a whole in one partition, over ${transport} (skipped where MILLRACE_BIN names no server)`,
+		async () => {
+			const dial = fresh[transport]!;
+			const c = dial();
+			const bounded = job<number, number>(`bounded-${transport}`);
+			const places = async (...handles: { id: string }[]): Promise<number[]> => {
+				for (const h of handles.slice(0, 5)) expect((await c.task(h.id)).id).toBe(h.id);
+				return [...new Set(handles.map((h) => placeOf(h.id)))];
+			};
+			// It is not bounded yet: the key says where the task is.
+			expect(await places(await bounded.add(c, 0, { key: tags[3]! }))).toEqual([3]);
+			await c.queue(bounded.queue).update({ concurrency: 1 });
+			expect(await places(await bounded.add(c, 1, { key: tags[3]! }))).toEqual([0]); // the client finds out
+			expect(await places(await bounded.add(dial(), 2, { unique: tags[2]! }))).toEqual([0]);
+			const id = newId();
+			expect((await bounded.add(dial(), 3, { id })).id).toBe(id); // its partition was open
+			const refused = { code: "WRONG_PARTITION", reason: "queue_pinned", outcome: "refused" };
+			await expect(bounded.add(dial(), 4, { tag: tags[1]! })).rejects.toMatchObject(refused);
+			await expect(bounded.add(dial(), 4, { id: idIn(2, of) })).rejects.toMatchObject(refused);
+			const hundred = Array.from({ length: 100 }, (_, i) => i);
+			for (const x of [dial(), c]) {
+				expect(await places(...(await bounded.addMany(x, hundred)))).toEqual([0]);
+				expect(await places(...(await bounded.addMany(x, hundred, { key: tags[2]! })))).toEqual([0]);
+				expect(await places(...(await bounded.addAll(x, hundred, { key: tags[1]! })))).toEqual([0]);
+			}
+			const all = dial();
+			await job<number>("free").add(all, 1, { tag: tags[1]! }); // it knows the partitions from here on
+			expect(await places(...(await bounded.addAll(all, hundred, { key: tags[1]! })))).toEqual([0]);
+			for (const known of [false, true]) {
+				const x = dial();
+				if (known) await job<number>("free").add(x, 1, { tag: tags[1]! });
+				const tx = x.tx();
+				const first = bounded.addTx(tx, 5, { key: tags[2]! });
+				const next = bounded.addTx(tx, 6, { key: tags[3]!, after: [first] });
+				expect((await tx.commit()).at!.partition).toBe(0);
+				expect(await places(first, next)).toEqual([0]);
+				expect((await c.task(next.id)).after.map((d) => d.id)).toEqual([first.id]);
+			}
+			for (const x of [dial(), c]) {
+				// A batch that makes such a task is there too.
+				const open = hundred.slice(0, 8).map(() => x.openBatch({ onDone: bounded.followUp(6) }));
+				for (const b of await Promise.all(open)) expect(placeOf(b.id)).toBe(0);
+			}
+			// When the limit goes, keys say again where tasks are.
+			await c.queue(bounded.queue).update({ concurrency: null });
+			expect(await places(await bounded.add(c, 7, { key: tags[3]! }))).toEqual([3]);
+		},
+	);
+}

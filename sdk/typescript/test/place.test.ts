@@ -39,6 +39,18 @@ describe("the vectors that all languages share", () => {
 		}
 	});
 
+	it("place tasks of batches as servers do", () => {
+		const all = vectors("placement.json").tasks_of_batches;
+		expect(all.length).toBeGreaterThan(0);
+		for (const v of all) {
+			for (const id of [v.id, ""]) {
+				const spec = TaskSpec.fromPartial({ tag: v.tag, batch: v.batch, id });
+				expect(placeTask(spec, v.of, 0), JSON.stringify(v)).toBe(v.partition);
+				if (v.of > 1) expect(partitionOf(parseId(spec.id)!)).toBe(v.partition);
+			}
+		}
+	});
+
 	it("read and write ids as servers do", () => {
 		const file = vectors("task_ids.json");
 		for (const v of file.ids) {

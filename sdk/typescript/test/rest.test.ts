@@ -11,6 +11,7 @@ import { type Channel, GrpcChannel } from "../src/core/transport.js";
 import { restHosts } from "../src/core/ways.js";
 import { Web } from "../src/core/web.js";
 import { faultOf } from "../src/errors.js";
+import { Producer } from "../src/fetch.js";
 import { KVDeleteRangeRequest, KVDeleteRangeResponse } from "../src/gen/millrace/v1/kv.js";
 import { type Ack, ClientFrame } from "../src/gen/millrace/v1/stream.js";
 import { GetRequest } from "../src/gen/millrace/v1/task.js";
@@ -111,6 +112,44 @@ function first(...paths: string[]): (path: string) => boolean {
 }
 
 describe("against a real server (skipped where MILLRACE_BIN names none)", () => {
+	real.each(["stream", "rest"] as const)("tells who wrote a key, by the transport %s", async (transport) => {
+		const c = transport === "rest" ? overRest() : client({ url: server.url, token: server.token, transport });
+		const name = unique("n");
+		const set = await fetch(`http://${server.http}/v1/keyspaces/${name}`, {
+			method: "PUT",
+			headers: { authorization: `Bearer ${server.token}`, "content-type": "application/json" },
+			body: '{"writers":true}',
+		});
+		expect(set.status).toBe(200);
+		const kv = c.kv(name);
+		await kv.put("outside", "1");
+		const j = job<number, string>(unique("q"));
+		const handler = j.handle((t: Task, n: number) => {
+			t.fx.kv(name).add("count", n);
+			t.fx.kv(`${name}-other`).put("count", "1");
+			return String(t.token);
+		});
+		work(c, [handler]);
+		const h = await j.add(c, 3);
+		const writer = { task: h.id, token: BigInt(await h.wait()) };
+		expect(await kv.get("count")).toMatchObject({ text: "3", writer });
+		expect((await kv.get("outside"))!.writer).toBeUndefined();
+		expect((await c.kv(`${name}-other`).get("count"))!.writer).toBeUndefined();
+		const found: unknown[] = [];
+		for await (const { key, value } of kv.range({ prefix: "" })) found.push([key.toString(), value.writer]);
+		expect(found).toEqual([
+			["count", writer],
+			["outside", undefined],
+		]);
+		const producer = new Producer({ url: `http://${server.http}`, token: server.token });
+		expect(await producer.get(name, "count")).toMatchObject({
+			writer: { task: h.id, token: String(writer.token) },
+		});
+		expect(await producer.get(name, "outside")).not.toHaveProperty("writer");
+		await kv.put("count", "4");
+		expect((await kv.get("count"))!.writer).toBeUndefined();
+	});
+
 	real("keeps types, bytes, large payloads and numbers beyond 2^53", async () => {
 		const c = overRest();
 		const queue = unique("q");
@@ -458,6 +497,19 @@ it("makes claims shorter that a server bounds, and ends a worker that is not let
 	closed.answers["/v1/status"] = closed.answers["/v1/namespace"] = () => ({ status: 401, body: { error } });
 	const w = new Worker(client({ url: closed.address, transport: "rest" }), [counting("n").handler]);
 	expect(await errorOf(w.run({ signals: false }))).toMatchObject({ code: "UNAUTHENTICATED" });
+});
+
+it("takes no writer of a key that makes no sense", async () => {
+	const played = await canned();
+	const headers = { "millrace-rev": "7", "millrace-writer": "" };
+	played.answers["/v1/kv/"] = () => ({ status: 200, body: "v", headers });
+	const c = client({ url: played.address, transport: "rest", timeout: 1000 });
+	for (const wrong of ["nonsense", "01J x", "3"]) {
+		headers["millrace-writer"] = wrong;
+		expect(await errorOf(c.kv("n").get("k"))).toBeInstanceOf(MillraceError);
+	}
+	headers["millrace-writer"] = "01J 3";
+	expect((await c.kv("n").get("k"))!.writer).toEqual({ task: "01J", token: 3n });
 });
 
 it("stays as it is while a server is down", async () => {

@@ -13,14 +13,16 @@ import {
 	timeText,
 	write,
 } from "../src/core/restjson.js";
+import * as batch from "../src/gen/millrace/v1/batch.js";
 import * as bulk from "../src/gen/millrace/v1/bulk.js";
 import * as cron from "../src/gen/millrace/v1/cron.js";
 import * as kv from "../src/gen/millrace/v1/kv.js";
+import * as limiter from "../src/gen/millrace/v1/limiter.js";
 import * as stream from "../src/gen/millrace/v1/stream.js";
 import * as task from "../src/gen/millrace/v1/task.js";
 import { methods } from "../src/gen/rest.js";
 
-const own: Record<string, unknown> = { ...bulk, ...cron, ...kv, ...stream, ...task };
+const own: Record<string, unknown> = { ...batch, ...bulk, ...cron, ...kv, ...limiter, ...stream, ...task };
 
 it("has the messages of the generated code, field by field", () => {
 	for (const { request, response } of Object.values(methods)) {

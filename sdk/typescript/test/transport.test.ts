@@ -2,7 +2,7 @@ import { once } from "node:events";
 import * as http2 from "node:http2";
 import * as net from "node:net";
 import * as tls from "node:tls";
-import { afterEach, expect, it } from "vitest";
+import { afterEach, expect, it, vi } from "vitest";
 import { type Codec, framed, maxMessage } from "../src/core/grpc.js";
 import { type ChannelOptions, GrpcChannel, type UnaryOptions } from "../src/core/transport.js";
 import type { Fault } from "../src/errors.js";
@@ -345,6 +345,28 @@ it("knows of a reset whether the call may be repeated", async () => {
 	] as const) {
 		const { address } = await serve((s) => s.close(code));
 		expect(await faultOfCall(ask(channel(address)))).toMatchObject({ code: "UNAVAILABLE", outcome });
+	}
+});
+
+it("takes a cancel of the server for the end of the call's time once that is over", async () => {
+	const now = performance.now.bind(performance);
+	let passed = 0;
+	let next = 0;
+	const clock = vi.spyOn(performance, "now").mockImplementation(() => now() + passed);
+	try {
+		const { address } = await serve((s) => {
+			passed += next;
+			s.close(http2.constants.NGHTTP2_CANCEL);
+		});
+		const c = channel(address);
+		expect(await faultOfCall(ask(c, "x", { timeout: 60_000 }))).toMatchObject({ code: "UNAVAILABLE" });
+		next = 60_000;
+		expect(await faultOfCall(ask(c, "x", { timeout: 60_000 }))).toMatchObject({
+			code: "DEADLINE_EXCEEDED",
+			outcome: "unknown",
+		});
+	} finally {
+		clock.mockRestore();
 	}
 });
 

@@ -65,6 +65,22 @@ export async function types(): Promise<void> {
 	// @ts-expect-error settings are those that there are
 	await c.queue("q").update({ colour: "red" });
 
+	const used: number = (await c.limiter("n").set({ concurrency: 3, rate: { limit: 10, per: "1m" } })).used;
+	const b = await c.openBatch({ onDone: plain.followUp({ n: 1 }, { priority: 3 }), labels: { a: "b" } });
+	const state: string = (await b.seal()).state;
+	await plain.add(c, { n: 1 }, { batch: b, limiters: ["n"] });
+	// @ts-expect-error arguments of a follow-up must fit the type
+	plain.followUp({ m: 1 });
+	// @ts-expect-error what one task alone can have is no option of a follow-up
+	plain.followUp({ n: 1 }, { delay: "5s" });
+	// @ts-expect-error a batch makes what a job says it follows up with
+	await c.openBatch({ onDone: plain });
+	// @ts-expect-error limiters are a list
+	await plain.add(c, { n: 1 }, { limiters: "n" });
+	// @ts-expect-error weights are numbers
+	new Worker(c, [width], { weights: { thumb: "3" } });
+
 	await runHandler(width, { url: "u" });
+	void [used, state];
 	void [s, n, w, sum, wrong, cron, version, lease];
 }

@@ -36,6 +36,8 @@ export class Hub {
 	token: string;
 	/** Names, modulo their number, the partition of tasks that say none. It changes with each frame of creates, so that frames stay large. */
 	turn = Math.floor(Math.random() * 4096);
+	/** For each queue of which it is known, whether all its tasks are in one partition. */
+	readonly pins = new Map<string, boolean>();
 	#toldAt = 0;
 	#onToken = new Set<() => void>();
 

@@ -1,7 +1,7 @@
 // The tasks of a worker in one partition: what it holds, how each attempt is settled, and how leases go on.
 import { type Fault, faultOf } from "../errors.js";
 import type { ServerFrame, Welcome, WorkerInfo } from "../gen/millrace/v1/stream.js";
-import type { Assignment, At, Hold, SettleItem } from "../gen/millrace/v1/task.js";
+import type { Assignment, At, Hold, QueueWeight, SettleItem } from "../gen/millrace/v1/task.js";
 import { toDuration } from "../time.js";
 import type { Hub } from "./hub.js";
 import { endsLease, patience, serverBound, within } from "./retry.js";
@@ -48,7 +48,10 @@ export interface LaneEvents {
 /** What a worker asks for, the same in each partition. */
 export interface Wanted {
 	info: WorkerInfo;
-	queues: readonly string[];
+	/** With their weights; 0: 1. */
+	queues: readonly QueueWeight[];
+	/** A queue is served when those before it have nothing ready. */
+	inOrder: boolean;
 	/** How many tasks run at once, in all partitions. */
 	slots: number;
 	/** Milliseconds; undefined: each task's own. */
@@ -123,11 +126,11 @@ export class Lane implements Role {
 				$case: "subscribe",
 				value: {
 					sub: 1,
-					queues: this.wanting.queues.map((name) => ({ name, weight: 0 })),
+					queues: [...this.wanting.queues],
 					slots: this.share.slots,
 					batch: 0,
 					lease: this.wanting.lease === undefined ? undefined : toDuration(this.wanting.lease),
-					strict: false,
+					strict: this.wanting.inOrder,
 				},
 			});
 		}

@@ -150,15 +150,32 @@ export function placeOfId(id: string, partitions: number): number {
 	return p < partitions ? p : -1;
 }
 
-/** The partition that a task says by its tag, its key, its unique key or its id, in this order; below 0: it says none. */
-export function placeOfTask(s: TaskSpec, partitions: number): number {
+/** The partition that a task says by its tag, key, unique key, batch or id, in this order; below 0: it says none. */
+export function placeOfTask(s: TaskSpec, partitions: number, pins = noPins): number {
 	if (partitions <= 1) return 0;
+	if (isPinned(s, pins)) return pinned;
 	const text = s.tag || s.key || s.unique?.key;
 	if (text) return placeOfText(text, partitions);
+	if (s.batch) return placeOfId(s.batch, partitions);
 	const id = s.id ? parseId(s.id) : undefined;
 	if (id) return homeOf(id, partitions);
 	return s.after[0] ? placeOfId(s.after[0].id, partitions) : -1;
 }
+
+/** The partition of all tasks of a queue that is bounded or ordered as a whole. */
+export const pinned = 0;
+
+/** For each queue of which it is known, whether it is pinned so. */
+export type Pins = ReadonlyMap<string, boolean>;
+
+const noPins: Pins = new Map();
+
+/** Whether a task is placed by its queue. A tag or a batch that says otherwise is left to the server. */
+export const isPinned = (s: TaskSpec, pins: Pins): boolean => !s.tag && !s.batch && pins.get(s.queue) === true;
+
+/** Whether a task has an id of another partition than its queue says. */
+export const isMisplaced = (s: TaskSpec, partitions: number, pins: Pins): boolean =>
+	isPinned(s, pins) && placeOfId(s.id, partitions) !== pinned;
 
 const stray = (field: string, message: string): Fault => ({
 	code: "WRONG_PARTITION",
@@ -168,18 +185,27 @@ const stray = (field: string, message: string): Fault => ({
 });
 
 /**
- * Places a task: by its tag, else its key, else its unique key, else its id, else in home. It gives the task an id there when it has none, and fills in
- * the partition bits of one that leaves them open. Returns the partition, or why there is none.
+ * Places a task: by its tag, else its key, else its unique key, else its batch, else its id, else in home. It gives the task an id there when it has
+ * none, and fills in the partition bits of one that leaves them open. Returns the partition, or why there is none. A pinned queue
+ * says it before all of these but a tag and a batch: the id names that partition, and its random bits count for nothing.
  */
-export function placeTask(s: TaskSpec, partitions: number, home: number): number | Fault {
+export function placeTask(s: TaskSpec, partitions: number, home: number, pins = noPins): number | Fault {
 	if (partitions <= 1) {
 		if (!s.id) s.id = newId();
 		return 0;
 	}
+	if (isPinned(s, pins)) {
+		if (!s.id) s.id = idIn(pinned, partitions);
+		const id = parseId(s.id);
+		if (!id || partitionOf(id) === pinned) return pinned;
+		return stray("id", `names partition ${partitionOf(id)}, and the task's queue partition ${pinned}`);
+	}
 	const text = s.tag || s.key || s.unique?.key;
 	let place = text ? placeOfText(text, partitions) : home;
+	if (!text && s.batch) place = Math.max(placeOfId(s.batch, partitions), 0); // the server refuses one that names none
+	const said = text || s.batch;
 	if (!s.id) {
-		if (s.after[0] && !text) {
+		if (s.after[0] && !said) {
 			const others = placeOfId(s.after[0].id, partitions); // those that a task waits for are of its partition
 			if (others >= 0) place = others;
 		}
@@ -188,14 +214,14 @@ export function placeTask(s: TaskSpec, partitions: number, home: number): number
 	}
 	const id = parseId(s.id);
 	if (!id) return Math.max(place, 0); // the server says what is wrong
-	if (!text) place = homeOf(id, partitions);
+	if (!said) place = homeOf(id, partitions);
 	const named = partitionOf(id);
 	if (named === place) return place;
 	if (named === 0) {
 		s.id = formatId(withBits(id, place));
 		return place;
 	}
-	const by = s.tag ? "tag" : s.key ? "key" : text ? "unique.key" : "random bits";
+	const by = s.tag ? "tag" : s.key ? "key" : text ? "unique.key" : said ? "batch" : "random bits";
 	return stray("id", `names partition ${named}, and the task's ${by} partition ${place}`);
 }
 
@@ -217,7 +243,7 @@ export const placeOfRepo = (name: string, tag: string, partitions: number): numb
 	placeOfText(tag || name, partitions);
 
 /** The partition that an op says it belongs to; below 0 when it says none, or is for the server to judge. */
-export function placeOfOp(op: Op, partitions: number): number {
+export function placeOfOp(op: Op, partitions: number, pins = noPins): number {
 	const x = op.op;
 	switch (x?.$case) {
 		case "kvPut":
@@ -232,12 +258,15 @@ export function placeOfOp(op: Op, partitions: number): number {
 		case "vectorDelete":
 			return placeOfKey(x.value.id, partitions);
 		case "taskCreate":
-			return placeOfTask(x.value, partitions);
+			return placeOfTask(x.value, partitions, pins);
 		case "taskComplete":
 		case "taskFail":
 		case "taskSnooze":
 			return placeOfId(x.value.task?.id ?? "", partitions);
 		case "taskCancel":
+		case "batchOpen":
+		case "batchSeal":
+		case "batchCancel":
 			return placeOfId(x.value.id, partitions);
 		case "refTransaction":
 			return placeOfRepo(x.value.repo, x.value.tag, partitions);
@@ -254,9 +283,10 @@ export function placeOfCommit(
 	ops: readonly Op[],
 	partitions: number,
 	home: number,
+	pins = noPins,
 ): number | Fault {
 	if (partitions <= 1) return 0;
-	const places = ops.map((op) => placeOfOp(op, partitions));
+	const places = ops.map((op) => placeOfOp(op, partitions, pins));
 	let place = home;
 	// An op that says no place, such as a range without a tag, goes wherever the others do.
 	if (place < 0) place = places.find((p) => p >= 0) ?? -1;

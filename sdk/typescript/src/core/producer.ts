@@ -37,6 +37,12 @@ export class Call {
 	unsure = false;
 	over = false;
 	tries = 0;
+	/** The ids that specs had before they were placed, where a create may be placed again. That is done once. */
+	given: readonly string[] | undefined;
+	/** Tasks of a commit whose ids were made before it was sent. They change if their queues turn out to be pinned. */
+	made: ReadonlySet<TaskSpec> | undefined;
+	/** Finds out whether queues of a commit are pinned, within its time. */
+	ask: ((queues: string[]) => Promise<void>) | undefined;
 
 	constructor(
 		readonly specs: TaskSpec[] | undefined,
@@ -99,14 +105,20 @@ export class Producer implements Role {
 	#byCalls = false;
 	#closed = false;
 	readonly #placed: (p: Producer) => void;
+	readonly #replace: (c: Call, fault: Fault) => boolean;
 
-	/** placed hears of each welcome, which says how many partitions there are. */
+	/**
+	 * placed hears of each welcome, which says how many partitions there are. replace takes over a create that was refused and belongs to another
+	 * partition by what is known now.
+	 */
 	constructor(
 		readonly hub: Hub,
 		partition: number,
 		placed: (p: Producer) => void,
+		replace: (c: Call, fault: Fault) => boolean,
 	) {
 		this.#placed = placed;
+		this.#replace = replace;
 		this.session = new Session(hub, this, partition);
 	}
 
@@ -327,6 +339,7 @@ export class Producer implements Role {
 	#refused(c: Call, fault: Fault): void {
 		if (c.over) return;
 		if (fault.outcome === "unknown") c.unsure = true;
+		if (c.given && !c.unsure && this.#replace(c, fault)) return;
 		if (patience(fault) <= Date.now() - c.left) {
 			c.refuse(fault);
 			return;

@@ -5,11 +5,13 @@ import {
 	type CommitRequest,
 	CommitRequest as CommitRequestCodec,
 	type CommitResponse,
+	type Op,
 	type Task,
 	type TaskSpec,
 } from "../gen/millrace/v1/task.js";
 import type { Hub } from "./hub.js";
-import { placeOfCommit, placeOfId, placeOfOp, placeOfTask, placeTask } from "./place.js";
+import { follow, repin, repinned, tasksOf, unknownPins } from "./pins.js";
+import { type Pins, placeOfCommit, placeOfId, placeOfOp, placeOfTask, placeTask } from "./place.js";
 import { Call, type Created, Producer, type Waiter } from "./producer.js";
 
 /** How many tasks of one call that nothing places go to one partition before the next one's turn: frames are then fewer and fuller. */
@@ -26,6 +28,16 @@ export interface CallOptions {
 const sizeOf = (s: TaskSpec): number =>
 	s.payload.length + 120 + s.headers.length * 40 + Object.keys(s.labels).length * 40;
 
+/** What a commit takes in a frame. The ids that its tasks wait for are not read: those of the same commit may not be there yet. */
+function sizeOfCommit(c: CommitRequest): number {
+	const ops = c.ops.map((o): Op => {
+		if (o.op?.$case !== "taskCreate" || o.op.value.after.length === 0) return o;
+		return { op: { $case: "taskCreate", value: { ...o.op.value, after: [] } } };
+	});
+	const after = tasksOf(c).reduce((n, s) => n + s.after.length, 0);
+	return CommitRequestCodec.encode({ ...c, ops }).finish().length + 32 * after;
+}
+
 const closed: Fault = { code: "UNAVAILABLE", message: "the client is closed", outcome: "refused" };
 
 export class Producers {
@@ -34,19 +46,41 @@ export class Producers {
 	readonly #first: Producer;
 	#closed = false;
 
-	constructor(readonly hub: Hub) {
-		this.#first = new Producer(hub, 0, (p) => this.#welcomed(p));
+	readonly #ask: (queues: string[], o: CallOptions) => Promise<void>;
+
+	/** ask finds out whether queues are pinned. */
+	constructor(
+		readonly hub: Hub,
+		ask: (queues: string[], o: CallOptions) => Promise<void>,
+	) {
+		this.#first = new Producer(
+			hub,
+			0,
+			(p) => this.#welcomed(p),
+			(c, fault) => this.#replace(c, fault),
+		);
 		this.#all = [this.#first];
+		this.#ask = ask;
 	}
 
 	#of(partition: number): Producer {
 		if (partition <= 0) return this.#first;
 		let p = this.#all[partition];
 		if (!p) {
-			p = new Producer(this.hub, partition, () => {});
+			p = new Producer(
+				this.hub,
+				partition,
+				() => {},
+				(c, fault) => this.#replace(c, fault),
+			);
 			this.#all[partition] = p;
 		}
 		return p;
+	}
+
+	/** Resolves when it is known how many partitions there are. */
+	learn(o: CallOptions): Promise<void> {
+		return this.createAll([], o).then(() => {});
 	}
 
 	/** Creates one task. */
@@ -90,10 +124,15 @@ export class Producers {
 		});
 	}
 
-	commit(commit: CommitRequest, o: CallOptions): Promise<CommitResponse> {
+	/** Commits. made are its tasks whose ids were made, and may change. */
+	commit(commit: CommitRequest, made: ReadonlySet<TaskSpec>, o: CallOptions): Promise<CommitResponse> {
 		return new Promise((resolve, reject) => {
-			const size = CommitRequestCodec.encode(commit).finish().length;
-			this.#start([new Call(undefined, commit, size, (v) => resolve(v as CommitResponse), reject)], o);
+			const size = sizeOfCommit(commit);
+			const c = new Call(undefined, commit, size, (v) => resolve(v as CommitResponse), reject);
+			const late = o.timeout === undefined ? undefined : Date.now() + o.timeout;
+			c.made = made;
+			c.ask = (queues) => this.#ask(queues, { timeout: late && Math.max(late - Date.now(), 1), signal: o.signal });
+			this.#start([c], o);
 		});
 	}
 
@@ -135,16 +174,58 @@ export class Producers {
 		this.#send(calls);
 	}
 
-	/** Places calls and queues them. */
-	#send(calls: Call[]): void {
+	/** Places a commit when it is known which of its queues are pinned. */
+	async #sendAsked(c: Call, queues: string[]): Promise<void> {
+		await c.ask?.(queues);
+		if (c.over) return;
+		if (this.#closed) c.refuse(closed);
+		else this.#send([c], true);
+	}
+
+	/**
+	 * Places a create again that was refused because its queue has its tasks elsewhere than this client knew. It reports whether there is another
+	 * partition to try.
+	 */
+	#replace(c: Call, fault: Fault): boolean {
+		const { given, specs } = c;
+		if (this.#closed || !given || !specs || !repin(this.hub.pins, fault, specs[0]!.queue)) return false;
+		c.given = undefined;
+		const had = specs.map((s) => s.id);
+		for (const [i, s] of specs.entries()) s.id = given[i]!;
 		const n = this.hub.partitions;
+		const place = placeTasks(specs, n, this.hub.turn % n, this.hub.pins);
+		const to = typeof place === "number" ? this.#of(place) : c.at;
+		if (to === c.at) {
+			for (const [i, s] of specs.entries()) s.id = had[i]!;
+			return false;
+		}
+		c.at?.open.delete(c);
+		c.left = 0; // what was surely refused has not left
+		to!.add(c);
+		return true;
+	}
+
+	/** Places calls and queues them. asked: what can be known of queues is known. */
+	#send(calls: Call[], asked = false): void {
+		const n = this.hub.partitions;
+		const pins = this.hub.pins;
 		let free = 0;
 		for (const c of calls) {
+			if (n > 0 && c.specs?.length === 0) {
+				c.answer([]);
+				continue;
+			}
 			c.placed = n > 0;
+			const queues = n > 1 && !asked && c.commit ? unknownPins(c.commit, pins) : [];
+			if (queues.length > 0) {
+				void this.#sendAsked(c, queues);
+				continue;
+			}
+			if (n > 1 && c.specs) c.given = c.specs.map((s) => s.id);
 			// Each run of tasks that say no place has a partition's turn.
 			const turn = n > 1 ? (this.hub.turn + Math.floor(free / runLength)) % n : 0;
-			if (n > 1 && c.specs?.length === 1 && placeOfTask(c.specs[0]!, n) < 0) free++;
-			const place = c.commit ? placeCommit(c.commit, n, turn) : placeTasks(c.specs!, n, turn);
+			if (n > 1 && c.specs?.length === 1 && placeOfTask(c.specs[0]!, n, pins) < 0) free++;
+			const place = c.commit ? placeCommit(c, c.commit, n, turn, pins) : placeTasks(c.specs!, n, turn, pins);
 			if (typeof place === "number") this.#of(place).add(c);
 			else c.refuse(place);
 		}
@@ -205,13 +286,13 @@ export class Producers {
 }
 
 /** The partition of creates of one frame, whose tasks are given ids. n is how many partitions there are; 0: not known, so ids are left open. */
-function placeTasks(specs: TaskSpec[], n: number, turn: number): number | Fault {
+function placeTasks(specs: TaskSpec[], n: number, turn: number, pins: Pins): number | Fault {
 	if (n === 0) return 0;
-	if (specs.length === 1) return placeTask(specs[0]!, n, turn);
-	const home = specs.map((s) => placeOfTask(s, n)).find((p) => p >= 0) ?? turn;
+	if (specs.length === 1) return placeTask(specs[0]!, n, turn, pins);
+	const home = specs.map((s) => placeOfTask(s, n, pins)).find((p) => p >= 0) ?? turn;
 	const strays: string[] = [];
 	for (const [i, s] of specs.entries()) {
-		const p = placeTask(s, n, home);
+		const p = placeTask(s, n, home, pins);
 		if (typeof p !== "number") return { ...p, field: `tasks[${i}].${p.field}` };
 		if (p !== home) strays.push(`tasks[${i}] of partition ${p}`);
 	}
@@ -221,19 +302,26 @@ function placeTasks(specs: TaskSpec[], n: number, turn: number): number | Fault 
 }
 
 /** The partition of a commit, whose new tasks are given ids there. */
-function placeCommit(c: CommitRequest, n: number, turn: number): number | Fault {
+function placeCommit(call: Call, c: CommitRequest, n: number, turn: number, pins: Pins): number | Fault {
 	if (n === 0) return 0;
 	let home = -1;
 	if (c.fence) {
 		home = placeOfId(c.fence.task, n);
-		if (home < 0) return placeCommit({ ...c, fence: undefined }, 1, 0); // the server says that there is no such lease
+		if (home < 0) return placeCommit(call, { ...c, fence: undefined }, 1, 0, pins); // the server says that there is no such lease
 	}
-	const unnamed = c.ops.flatMap((o) => (o.op?.$case === "taskCreate" && !o.op.value.id ? [o.op.value] : []));
+	const moved = home < 0 && call.made ? repinned(c, call.made, n, pins) : new Map<string, string>();
+	const unnamed = tasksOf(c).filter((s) => !s.id);
 	if (unnamed.length > 0) {
 		let at = home;
-		if (at < 0) at = c.ops.map((o) => placeOfOp(o, n)).find((p) => p >= 0) ?? -1;
+		// What a task waits for may have no id yet either.
+		const placeOf = (o: Op): number =>
+			o.op?.$case === "taskCreate" && !o.op.value.id
+				? placeOfTask({ ...o.op.value, after: [] }, n, pins)
+				: placeOfOp(o, n, pins);
+		if (at < 0) at = c.ops.map(placeOf).find((p) => p >= 0) ?? -1;
 		if (at < 0 && c.conditions.length > 0) at = placeOfCommit(c.conditions.slice(0, 1), [], n, -1) as number;
-		for (const s of unnamed) placeTask(s, n, at < 0 ? turn : at);
+		for (const s of unnamed) placeTask(s, n, at < 0 ? turn : at, pins);
 	}
-	return placeOfCommit(c.conditions, c.ops, n, home);
+	follow(c, moved);
+	return placeOfCommit(c.conditions, c.ops, n, home, pins);
 }

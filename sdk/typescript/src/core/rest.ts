@@ -4,6 +4,7 @@
 // made again and again; and waits for tasks are requests that wait at the server. There are no sessions: what must be repeatable carries an
 // id of its own.
 import { type Fault, MillraceError } from "../errors.js";
+import { type Batch, BatchState } from "../gen/millrace/v1/batch.js";
 import type { KVRangeRequest, KVRangeResponse } from "../gen/millrace/v1/kv.js";
 import type { CommitRequest, CommitResponse, GetResponse, Task } from "../gen/millrace/v1/task.js";
 import { methods, type Route } from "../gen/rest.js";
@@ -64,6 +65,23 @@ function into(a: Answer, route: Route, type: string): Message {
 
 const camel = (name: string): string => name.replace(/_(\w)/g, (_, c: string) => c.toUpperCase());
 
+/** Looks at something again and again, each time waiting at the server for some milliseconds, until it is done. */
+async function until<T>(job: Job, look: (wait: number) => Promise<T>, done: (found: T) => boolean): Promise<T> {
+	const poll = new Poll();
+	for (let attempt = 0; ; ) {
+		const began = performance.now();
+		try {
+			const found = await look(poll.wait);
+			if (done(found)) return found;
+		} catch (e) {
+			if (job.over || !poll.missed(e, performance.now() - began)) throw e;
+			continue;
+		}
+		// Answered by something that does not wait.
+		if (performance.now() - began < shortest) await sleep(Math.max(within(awayBound(attempt++)), 50));
+	}
+}
+
 type Special = (m: Message, o: CallOptions & { job: Job }) => Promise<Message>;
 
 /** REST of one cluster. */
@@ -74,6 +92,7 @@ export class RestChannel implements Channel {
 	readonly #special: Record<string, Special> = {
 		"TaskService/Claim": (m, o) => this.#claim(m, o),
 		"TaskService/Wait": (m, o) => this.#wait(m, o),
+		"BatchService/Wait": (m, o) => this.#waitBatch(m, o),
 		"KVService/Get": (m, o) => this.#getKey(m, o),
 		"KVService/Put": (m, o) => this.#putKey(m, o),
 		"KVService/DeleteRange": (m, o) => this.#deleteKeys(m, o),
@@ -242,23 +261,26 @@ export class RestChannel implements Channel {
 	}
 
 	async #wait(m: Message, o: { job: Job }): Promise<Message> {
-		const poll = new Poll();
 		const id = m.id as string;
-		for (let attempt = 0; ; ) {
-			const began = performance.now();
-			try {
-				const { task, at } = await this.look(id, poll.wait, o.job);
-				if (ended(task)) return { ...empty("WaitResponse"), task: await this.whole(id, task, at, o.job), at };
-			} catch (e) {
-				if (o.job.over || !poll.missed(e, performance.now() - began)) throw e;
-				continue;
-			}
-			// Answered by something that does not wait.
-			if (performance.now() - began < shortest) await sleep(Math.max(within(awayBound(attempt++)), 50));
-		}
+		const { task, at } = await until(
+			o.job,
+			(wait) => this.look(id, wait, o.job),
+			(found) => ended(found.task),
+		);
+		return { ...empty("WaitResponse"), task: await this.whole(id, task, at, o.job), at };
 	}
 
-	/** Takes the value as it stands, and its revision from a header. A key that is absent is an answer. */
+	async #waitBatch(m: Message, { job }: { job: Job }): Promise<Message> {
+		const look = (wait: number): Promise<{ batch: Batch; at: Place }> =>
+			this.web.call(
+				() => this.#request(prepare("BatchService/Wait", m), [["wait", `${Math.round(wait)}ms`]]),
+				(a) => ({ batch: a.read("Batch") as unknown as Batch, at: a.at }),
+				{ kind: long, wait, job },
+			);
+		return until(job, look, (found) => found.batch.state === BatchState.FINISHED);
+	}
+
+	/** Takes the value as it stands, and its revision and writer from headers. A key that is absent is an answer. */
 	async #getKey(m: Message, o: CallOptions): Promise<Message> {
 		try {
 			return await this.web.call(
@@ -266,7 +288,13 @@ export class RestChannel implements Channel {
 				(a) => {
 					const rev = String(a.headers["millrace-rev"] ?? "");
 					if (!/^\d{1,20}$/.test(rev)) throw a.between();
-					return { ...empty("KVGetResponse"), value: a.body, rev: BigInt(rev), found: true, at: a.at };
+					let writer: { task: string; token: bigint } | undefined;
+					if (a.headers["millrace-writer"] !== undefined) {
+						const [, task, token] = /^(\S+) (\d{1,20})$/.exec(String(a.headers["millrace-writer"])) ?? [];
+						if (!task || !token) throw a.between();
+						writer = { task, token: BigInt(token) };
+					}
+					return { ...empty("KVGetResponse"), value: a.body, rev: BigInt(rev), found: true, at: a.at, writer };
 				},
 				o,
 			);

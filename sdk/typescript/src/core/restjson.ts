@@ -1,8 +1,10 @@
 // Messages as the JSON of REST, both ways, and the requests of methods, by the tables of the contract in gen/rest.ts.
 //
 // JSON that is a client's own, such as a payload, is kept byte for byte: it is cut out of the answer. Whole numbers stay exact. Members and
-// words that the contract does not have are passed over: the server may be newer. A value of another type than the contract says is an error.
-import { fields, methods, type Route, words } from "../gen/rest.js";
+// words that the contract does not have are passed over: the server may be newer. Of a message that a client reads and writes back they are kept. A
+// value of another type than the contract says is an error.
+import { fields, kept, methods, type Route, words } from "../gen/rest.js";
+import { hasFields, keep, membersOf } from "./kept.js";
 
 /** A message, as the generated code has it. */
 export type Message = Record<string, unknown>;
@@ -102,6 +104,15 @@ function held(m: Message, f: Field): unknown {
 const lengthOf = (v: object): number =>
 	Array.isArray(v) || v instanceof Uint8Array ? v.length : Object.keys(v).length;
 
+/** The members that were kept, but for words that were replaced since. */
+function* keptOf(type: string, m: Message): Generator<string> {
+	if (hasFields(m)) throw new BadRequest("config", "has a field that is not known, which REST cannot carry");
+	for (const [name, raw] of membersOf(m)) {
+		const f = fieldsOf(type).find((one) => one.name === name);
+		if (!f || held(m, f) === undefined) yield `${JSON.stringify(name)}:${raw}`;
+	}
+}
+
 /** Writes a message as an object, without the fields that are to be skipped. */
 export function write(type: string, m: Message, skip: readonly string[] = []): string {
 	const parts: string[] = [];
@@ -115,6 +126,7 @@ export function write(type: string, m: Message, skip: readonly string[] = []): s
 		else if (f.form === "bytes" || f.form === "content") parts.push(`"${f.name}_base64":${text(f, v)}`);
 		else parts.push(`"${f.name}":${text(f, v)}`);
 	}
+	if (kept[type]) parts.push(...keptOf(type, m));
 	return `{${parts.join(",")}}`;
 }
 
@@ -476,7 +488,15 @@ function object(c: Cursor, type: string): Message {
 		const p = plan.get(name);
 		// null counts as left out, but it is a value that a client may store.
 		if (!p || (c.next === "n" && (p.as64 || p.field.form !== "content"))) {
-			c.raw();
+			const raw = c.raw();
+			if (!p && kept[type] && raw !== "null") keep(out, name, raw);
+			return;
+		}
+		if (p.field.form === "word" && !p.field.many && kept[type]) {
+			const raw = c.raw();
+			const n = wordsOf(p.field.type).indexOf(textOf(JSON.parse(raw)));
+			if (n < 0) keep(out, name, raw);
+			else out[p.field.key] = n;
 			return;
 		}
 		let into = out;

@@ -61,6 +61,9 @@ const fullAt = 256 << 10;
 /** Messages of a call that wait for their reader from which on the server is held up. */
 const unreadAt = 64;
 
+/** Milliseconds by which a server may find earlier than this side that the time of a call is over: both round. */
+const clocksDiffer = 10;
+
 interface CallEvents {
 	message(bytes: Buffer): void;
 	end(fault: Fault | undefined): void;
@@ -76,6 +79,9 @@ class Call {
 	#status: http2.IncomingHttpHeaders | undefined;
 	#over = false;
 	#timer: NodeJS.Timeout | undefined;
+	/** How many milliseconds the call may take, and when that is over by the clock of performance; unset: it has no bound. */
+	#late: number | undefined;
+	#until = Infinity;
 	#signal: AbortSignal | undefined;
 
 	constructor(
@@ -117,11 +123,9 @@ class Call {
 		stream.on("close", () => this.#end(this.#status ? faultOfStatus(this.#status) : this.#broken()));
 		if (events.drained) stream.on("drain", () => this.#over || events.drained!());
 		if (o.timeout !== undefined) {
-			const late = o.timeout;
-			this.#timer = setTimeout(
-				() => this.fail({ code: "DEADLINE_EXCEEDED", message: `no answer within ${late} ms`, outcome: this.#outcome }),
-				Math.min(late, 2 ** 31 - 1),
-			);
+			this.#late = o.timeout;
+			this.#until = performance.now() + o.timeout;
+			this.#timer = setTimeout(() => this.fail(this.#tooLate()), Math.min(o.timeout, 2 ** 31 - 1));
 		}
 		if (o.signal) {
 			this.#signal = o.signal;
@@ -135,6 +139,10 @@ class Call {
 		return this.#connection.reached ? "unknown" : "refused";
 	}
 
+	#tooLate(): Fault {
+		return { code: "DEADLINE_EXCEEDED", message: `no answer within ${this.#late} ms`, outcome: this.#outcome };
+	}
+
 	readonly #abort = (): void => {
 		const fault: Fault = { code: "DEADLINE_EXCEEDED", message: "the caller gave up", outcome: this.#outcome };
 		fault.cause = this.#signal!.reason;
@@ -146,6 +154,9 @@ class Call {
 		const c = this.#connection;
 		const fault: Fault = { code: "UNAVAILABLE", outcome: this.#outcome };
 		const code = this.stream.rstCode ?? 0;
+		// The server counts the time too, and ends the call by a reset that may be here before this side's timer.
+		if (c.reached && code === http2.constants.NGHTTP2_CANCEL && performance.now() >= this.#until - clocksDiffer)
+			return this.#tooLate();
 		if (!c.reached) fault.message = `the server ${this.#address} is not reached${c.why && `: ${c.why}`}`;
 		else if (c.foreign) fault.message = `the server ${this.#address} does not speak HTTP/2`;
 		else if (code === http2.constants.NGHTTP2_REFUSED_STREAM || (this.stream.id ?? 0) > c.lastCall) {

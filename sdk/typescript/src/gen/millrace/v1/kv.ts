@@ -23,7 +23,18 @@ export interface KVGetResponse {
   rev: bigint;
   /** false for an unknown keyspace too */
   found: boolean;
-  at: At | undefined;
+  at:
+    | At
+    | undefined;
+  /** of the last write, where the keyspace keeps writers; missing: none was kept */
+  writer: KeyWriter | undefined;
+}
+
+/** KeyWriter is the task that wrote a key: by the effects of an attempt, or in a commit under its lease. */
+export interface KeyWriter {
+  task: string;
+  /** of the attempt */
+  token: bigint;
 }
 
 export interface KVBatchGetRequest {
@@ -47,6 +58,8 @@ export interface KVRead {
   value: Buffer;
   rev: bigint;
   found: boolean;
+  /** as in KVGetResponse */
+  writer: KeyWriter | undefined;
 }
 
 export interface KVRangeRequest {
@@ -88,6 +101,8 @@ export interface KVPair {
   rev: bigint;
   /** of the value; with head or keys_only */
   size: bigint;
+  /** as in KVGetResponse */
+  writer: KeyWriter | undefined;
 }
 
 /** KVPrefix stands for all keys of a range that begin with it. */
@@ -196,7 +211,11 @@ export interface KeyspaceConfig {
   /** reserved, as retention: of HISTORY */
   tag: string;
   retention: Duration | undefined;
-  quota: KeyspaceQuota | undefined;
+  quota:
+    | KeyspaceQuota
+    | undefined;
+  /** keep with each key the task that wrote it last, 26 bytes a key; from format 4 on */
+  writers: boolean;
 }
 
 export enum KeyspaceConfigKind {
@@ -386,7 +405,7 @@ export const KVGetRequest: MessageFns<KVGetRequest> = {
 };
 
 function createBaseKVGetResponse(): KVGetResponse {
-  return { value: Buffer.alloc(0), rev: 0n, found: false, at: undefined };
+  return { value: Buffer.alloc(0), rev: 0n, found: false, at: undefined, writer: undefined };
 }
 
 export const KVGetResponse: MessageFns<KVGetResponse> = {
@@ -405,6 +424,9 @@ export const KVGetResponse: MessageFns<KVGetResponse> = {
     }
     if (message.at !== undefined) {
       At.encode(message.at, writer.uint32(34).fork()).join();
+    }
+    if (message.writer !== undefined) {
+      KeyWriter.encode(message.writer, writer.uint32(42).fork()).join();
     }
     return writer;
   },
@@ -454,6 +476,14 @@ export const KVGetResponse: MessageFns<KVGetResponse> = {
             message.at = At.decode(reader, reader.uint32());
             continue;
           }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.writer = KeyWriter.decode(reader, reader.uint32());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -475,6 +505,79 @@ export const KVGetResponse: MessageFns<KVGetResponse> = {
     message.rev = (object.rev !== undefined && object.rev !== null) ? BigInt(object.rev) : 0n;
     message.found = object.found ?? false;
     message.at = (object.at !== undefined && object.at !== null) ? At.fromPartial(object.at) : undefined;
+    message.writer = (object.writer !== undefined && object.writer !== null)
+      ? KeyWriter.fromPartial(object.writer)
+      : undefined;
+    return message;
+  },
+};
+
+function createBaseKeyWriter(): KeyWriter {
+  return { task: "", token: 0n };
+}
+
+export const KeyWriter: MessageFns<KeyWriter> = {
+  encode(message: KeyWriter, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.task !== "") {
+      writer.uint32(10).string(message.task);
+    }
+    if (message.token !== 0n) {
+      if (BigInt.asUintN(64, message.token) !== message.token) {
+        throw new globalThis.Error("value provided for field message.token of type uint64 too large");
+      }
+      writer.uint32(16).uint64(message.token);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): KeyWriter {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseKeyWriter();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.task = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.token = reader.uint64() as bigint;
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<KeyWriter>): KeyWriter {
+    return KeyWriter.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<KeyWriter>): KeyWriter {
+    const message = createBaseKeyWriter();
+    message.task = object.task ?? "";
+    message.token = (object.token !== undefined && object.token !== null) ? BigInt(object.token) : 0n;
     return message;
   },
 };
@@ -652,7 +755,7 @@ export const KVBatchGetResponse: MessageFns<KVBatchGetResponse> = {
 };
 
 function createBaseKVRead(): KVRead {
-  return { value: Buffer.alloc(0), rev: 0n, found: false };
+  return { value: Buffer.alloc(0), rev: 0n, found: false, writer: undefined };
 }
 
 export const KVRead: MessageFns<KVRead> = {
@@ -668,6 +771,9 @@ export const KVRead: MessageFns<KVRead> = {
     }
     if (message.found !== false) {
       writer.uint32(24).bool(message.found);
+    }
+    if (message.writer !== undefined) {
+      KeyWriter.encode(message.writer, writer.uint32(34).fork()).join();
     }
     return writer;
   },
@@ -709,6 +815,14 @@ export const KVRead: MessageFns<KVRead> = {
             message.found = reader.bool();
             continue;
           }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.writer = KeyWriter.decode(reader, reader.uint32());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -729,6 +843,9 @@ export const KVRead: MessageFns<KVRead> = {
     message.value = object.value ?? Buffer.alloc(0);
     message.rev = (object.rev !== undefined && object.rev !== null) ? BigInt(object.rev) : 0n;
     message.found = object.found ?? false;
+    message.writer = (object.writer !== undefined && object.writer !== null)
+      ? KeyWriter.fromPartial(object.writer)
+      : undefined;
     return message;
   },
 };
@@ -1018,7 +1135,7 @@ export const KVRangeResponse: MessageFns<KVRangeResponse> = {
 };
 
 function createBaseKVPair(): KVPair {
-  return { key: Buffer.alloc(0), value: Buffer.alloc(0), rev: 0n, size: 0n };
+  return { key: Buffer.alloc(0), value: Buffer.alloc(0), rev: 0n, size: 0n, writer: undefined };
 }
 
 export const KVPair: MessageFns<KVPair> = {
@@ -1040,6 +1157,9 @@ export const KVPair: MessageFns<KVPair> = {
         throw new globalThis.Error("value provided for field message.size of type uint64 too large");
       }
       writer.uint32(32).uint64(message.size);
+    }
+    if (message.writer !== undefined) {
+      KeyWriter.encode(message.writer, writer.uint32(42).fork()).join();
     }
     return writer;
   },
@@ -1089,6 +1209,14 @@ export const KVPair: MessageFns<KVPair> = {
             message.size = reader.uint64() as bigint;
             continue;
           }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.writer = KeyWriter.decode(reader, reader.uint32());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1110,6 +1238,9 @@ export const KVPair: MessageFns<KVPair> = {
     message.value = object.value ?? Buffer.alloc(0);
     message.rev = (object.rev !== undefined && object.rev !== null) ? BigInt(object.rev) : 0n;
     message.size = (object.size !== undefined && object.size !== null) ? BigInt(object.size) : 0n;
+    message.writer = (object.writer !== undefined && object.writer !== null)
+      ? KeyWriter.fromPartial(object.writer)
+      : undefined;
     return message;
   },
 };
@@ -2086,7 +2217,7 @@ export const GetsResult: MessageFns<GetsResult> = {
 };
 
 function createBaseKeyspaceConfig(): KeyspaceConfig {
-  return { version: 0n, kind: 0, tag: "", retention: undefined, quota: undefined };
+  return { version: 0n, kind: 0, tag: "", retention: undefined, quota: undefined, writers: false };
 }
 
 export const KeyspaceConfig: MessageFns<KeyspaceConfig> = {
@@ -2108,6 +2239,9 @@ export const KeyspaceConfig: MessageFns<KeyspaceConfig> = {
     }
     if (message.quota !== undefined) {
       KeyspaceQuota.encode(message.quota, writer.uint32(42).fork()).join();
+    }
+    if (message.writers !== false) {
+      writer.uint32(48).bool(message.writers);
     }
     return writer;
   },
@@ -2165,6 +2299,14 @@ export const KeyspaceConfig: MessageFns<KeyspaceConfig> = {
             message.quota = KeyspaceQuota.decode(reader, reader.uint32());
             continue;
           }
+          case 6: {
+            if (tag !== 48) {
+              break;
+            }
+
+            message.writers = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2191,6 +2333,7 @@ export const KeyspaceConfig: MessageFns<KeyspaceConfig> = {
     message.quota = (object.quota !== undefined && object.quota !== null)
       ? KeyspaceQuota.fromPartial(object.quota)
       : undefined;
+    message.writers = object.writers ?? false;
     return message;
   },
 };

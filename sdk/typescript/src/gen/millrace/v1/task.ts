@@ -1037,6 +1037,53 @@ export interface CommitResponse {
   at: At | undefined;
 }
 
+/** TaskTemplate is what the tasks of a cron, or the follow-ups of a batch, are made of. Its fields are those of TaskSpec, under the same numbers. */
+export interface TaskTemplate {
+  queue: string;
+  /** default: the queue's name */
+  kind: string;
+  /** at most 1 MiB */
+  payload: Buffer;
+  /** default application/json */
+  contentType: string;
+  /** at most 30, together 4 KiB; a task of a cron gets millrace-cron and millrace-slot besides */
+  headers: Header[];
+  /** 0 to 9 */
+  priority: number;
+  /** 1 to 1,000; 0 = the queue's */
+  maxAttempts: number;
+  /** 1 to 1,000; 0 = the queue's */
+  maxCrashes: number;
+  /** 1 to 1,000,000; 0 = off; unset = the queue's */
+  maxDeliveries?:
+    | number
+    | undefined;
+  /** 1 s to 24 h; unset = the queue's */
+  lease:
+    | Duration
+    | undefined;
+  /** unset = the queue's, or none */
+  maxRun: Duration | undefined;
+  retry:
+    | Retry
+    | undefined;
+  /** at most 16: names of 1 to 63 B, values of at most 128 B */
+  labels: { [key: string]: string };
+  /** at most 128 B; without a tag it must name the partition of the cron, or of the batch */
+  key: string;
+  /** at most 128 B; it must name the partition of the cron, or of the batch */
+  tag: string;
+  /** 1 to 1,000,000: what each task weighs in shares and rates; default 1 */
+  cost: number;
+  /** at most 4, together with those of the queue */
+  limiters: string[];
+}
+
+export interface TaskTemplateLabelsEntry {
+  key: string;
+  value: string;
+}
+
 export interface Op {
   op:
     | { $case: "taskCreate"; value: TaskSpec }
@@ -1045,6 +1092,9 @@ export interface Op {
     | { $case: "taskSnooze"; value: TaskSnooze }
     | { $case: "taskCancel"; value: TaskCancel }
     | { $case: "queuePause"; value: QueuePause }
+    | { $case: "batchOpen"; value: BatchOpen }
+    | { $case: "batchSeal"; value: BatchSeal }
+    | { $case: "batchCancel"; value: BatchCancel }
     | { $case: "kvPut"; value: KVPut }
     | { $case: "kvDelete"; value: KVDelete }
     | { $case: "kvCheck"; value: KVCheck }
@@ -1088,6 +1138,45 @@ export interface QueuePause {
   resume: boolean;
 }
 
+/** BatchOpen opens a batch, as the method Open does. Later ops of the commit can add tasks to it, if it has an id. */
+export interface BatchOpen {
+  /** 26 characters of base32; made by the server when empty */
+  id: string;
+  /** at most 16: names of 1 to 63 B, values of at most 128 B */
+  labels: { [key: string]: string };
+  /** made when the batch finishes, however its tasks ended */
+  onDone:
+    | TaskTemplate
+    | undefined;
+  /** made then if each of the tasks was completed and the batch was not cancelled */
+  onSuccess:
+    | TaskTemplate
+    | undefined;
+  /** at most 128 B: the batch is in the partition of this tag; mutually exclusive with id */
+  tag: string;
+}
+
+export interface BatchOpenLabelsEntry {
+  key: string;
+  value: string;
+}
+
+/** BatchSeal says that a batch of the commit's partition gets no more tasks, as the method Seal does. */
+export interface BatchSeal {
+  id: string;
+}
+
+/** BatchCancel seals a batch of the commit's partition and cancels its tasks, as the method Cancel does. */
+export interface BatchCancel {
+  id: string;
+  /** at most 256 B */
+  reason: string;
+  /** tasks per second, 1 to 1,000,000; default 1,000 */
+  rate: number;
+  /** running tasks are taken from their workers at once */
+  force: boolean;
+}
+
 export interface TaskFail {
   task: Hold | undefined;
   fail: Fail | undefined;
@@ -1115,6 +1204,8 @@ export interface OpResult {
   sum: bigint;
   /** kv_delete_range with count */
   count: bigint;
+  /** batch_open, batch_seal, batch_cancel */
+  batch: string;
   /** task_create: the task that holds the unique key became what was sent */
   replaced: boolean;
   /** ref_transaction */
@@ -1256,9 +1347,9 @@ export interface QueueConfig {
   deadLetter: string;
   fairness: QueueConfigFairness;
   order: QueueConfigOrder;
-  /** tasks that run at once, per partition; 0 = no bound */
+  /** tasks that run at once; 0 = no bound */
   concurrency: bigint;
-  /** of the queue, per partition; unset: no bound */
+  /** of the queue; unset: no bound */
   rate:
     | Rate
     | undefined;
@@ -1266,10 +1357,12 @@ export interface QueueConfig {
   perKey:
     | KeyLimits
     | undefined;
-  /** workers that have tasks at once, per partition; 0 = no bound */
+  /** workers that have tasks at once; 0 = no bound */
   maxWorkers: number;
   /** at most 4 limiters that each of its tasks needs besides those that the task names */
   limiters: string[];
+  /** read-only: something bounds or orders the queue as a whole, so its tasks are made in partition 0 */
+  pinned: boolean;
 }
 
 /** Fairness says which of the keys that have tasks ready is served next. */
@@ -1693,6 +1786,37 @@ export interface GetNamespaceResponse {
   overshootKeyWrites: bigint;
   /** the same of bytes */
   overshootKeyBytesWritten: bigint;
+  /** of these bounds, and of other limits of what is in the namespace, in the last 24 hours */
+  refusals: Refusals | undefined;
+}
+
+/**
+ * Refusals are what bounds refused in the last 24 hours, to half an hour. Each node counts in its memory what it refused itself, from its
+ * start on. What was held up for a rate counts once.
+ */
+export interface Refusals {
+  /** those that refused anything, the one that refused most first */
+  bounds: BoundRefusals[];
+  /** those whose counts these are, by name */
+  nodes: RefusalNode[];
+  /** a node did not answer, or did not count all bounds by themselves */
+  partial: boolean;
+}
+
+/** BoundRefusals is how often a bound refused something. */
+export interface BoundRefusals {
+  /** the field that sets it, such as key_bytes; any other limit of a namespace: as errors name it, such as max_tasks */
+  bound: string;
+  count: bigint;
+  last: Timestamp | undefined;
+}
+
+/** RefusalNode is a node that counts what it refuses. */
+export interface RefusalNode {
+  /** its name */
+  node: string;
+  /** its start */
+  since: Timestamp | undefined;
 }
 
 export interface SetNamespaceRequest {
@@ -10156,6 +10280,353 @@ export const CommitResponse: MessageFns<CommitResponse> = {
   },
 };
 
+function createBaseTaskTemplate(): TaskTemplate {
+  return {
+    queue: "",
+    kind: "",
+    payload: Buffer.alloc(0),
+    contentType: "",
+    headers: [],
+    priority: 0,
+    maxAttempts: 0,
+    maxCrashes: 0,
+    maxDeliveries: undefined,
+    lease: undefined,
+    maxRun: undefined,
+    retry: undefined,
+    labels: {},
+    key: "",
+    tag: "",
+    cost: 0,
+    limiters: [],
+  };
+}
+
+export const TaskTemplate: MessageFns<TaskTemplate> = {
+  encode(message: TaskTemplate, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.queue !== "") {
+      writer.uint32(18).string(message.queue);
+    }
+    if (message.kind !== "") {
+      writer.uint32(26).string(message.kind);
+    }
+    if (message.payload.length !== 0) {
+      writer.uint32(34).bytes(message.payload);
+    }
+    if (message.contentType !== "") {
+      writer.uint32(42).string(message.contentType);
+    }
+    for (const v of message.headers) {
+      Header.encode(v!, writer.uint32(50).fork()).join();
+    }
+    if (message.priority !== 0) {
+      writer.uint32(56).uint32(message.priority);
+    }
+    if (message.maxAttempts !== 0) {
+      writer.uint32(80).int32(message.maxAttempts);
+    }
+    if (message.maxCrashes !== 0) {
+      writer.uint32(88).int32(message.maxCrashes);
+    }
+    if (message.maxDeliveries !== undefined) {
+      writer.uint32(96).int32(message.maxDeliveries);
+    }
+    if (message.lease !== undefined) {
+      Duration.encode(message.lease, writer.uint32(106).fork()).join();
+    }
+    if (message.maxRun !== undefined) {
+      Duration.encode(message.maxRun, writer.uint32(114).fork()).join();
+    }
+    if (message.retry !== undefined) {
+      Retry.encode(message.retry, writer.uint32(122).fork()).join();
+    }
+    globalThis.Object.entries(message.labels).forEach(([key, value]: [string, string]) => {
+      TaskTemplateLabelsEntry.encode({ key: key as any, value }, writer.uint32(162).fork()).join();
+    });
+    if (message.key !== "") {
+      writer.uint32(170).string(message.key);
+    }
+    if (message.tag !== "") {
+      writer.uint32(178).string(message.tag);
+    }
+    if (message.cost !== 0) {
+      writer.uint32(184).uint32(message.cost);
+    }
+    for (const v of message.limiters) {
+      writer.uint32(218).string(v!);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): TaskTemplate {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseTaskTemplate();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.queue = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.kind = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.payload = Buffer.from(reader.bytes());
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.contentType = reader.string();
+            continue;
+          }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.headers.push(Header.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 7: {
+            if (tag !== 56) {
+              break;
+            }
+
+            message.priority = reader.uint32();
+            continue;
+          }
+          case 10: {
+            if (tag !== 80) {
+              break;
+            }
+
+            message.maxAttempts = reader.int32();
+            continue;
+          }
+          case 11: {
+            if (tag !== 88) {
+              break;
+            }
+
+            message.maxCrashes = reader.int32();
+            continue;
+          }
+          case 12: {
+            if (tag !== 96) {
+              break;
+            }
+
+            message.maxDeliveries = reader.int32();
+            continue;
+          }
+          case 13: {
+            if (tag !== 106) {
+              break;
+            }
+
+            message.lease = Duration.decode(reader, reader.uint32());
+            continue;
+          }
+          case 14: {
+            if (tag !== 114) {
+              break;
+            }
+
+            message.maxRun = Duration.decode(reader, reader.uint32());
+            continue;
+          }
+          case 15: {
+            if (tag !== 122) {
+              break;
+            }
+
+            message.retry = Retry.decode(reader, reader.uint32());
+            continue;
+          }
+          case 20: {
+            if (tag !== 162) {
+              break;
+            }
+
+            const entry20 = TaskTemplateLabelsEntry.decode(reader, reader.uint32());
+            if (entry20.value !== undefined) {
+              message.labels[entry20.key] = entry20.value;
+            }
+            continue;
+          }
+          case 21: {
+            if (tag !== 170) {
+              break;
+            }
+
+            message.key = reader.string();
+            continue;
+          }
+          case 22: {
+            if (tag !== 178) {
+              break;
+            }
+
+            message.tag = reader.string();
+            continue;
+          }
+          case 23: {
+            if (tag !== 184) {
+              break;
+            }
+
+            message.cost = reader.uint32();
+            continue;
+          }
+          case 27: {
+            if (tag !== 218) {
+              break;
+            }
+
+            message.limiters.push(reader.string());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<TaskTemplate>): TaskTemplate {
+    return TaskTemplate.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<TaskTemplate>): TaskTemplate {
+    const message = createBaseTaskTemplate();
+    message.queue = object.queue ?? "";
+    message.kind = object.kind ?? "";
+    message.payload = object.payload ?? Buffer.alloc(0);
+    message.contentType = object.contentType ?? "";
+    message.headers = object.headers?.map((e) => Header.fromPartial(e)) || [];
+    message.priority = object.priority ?? 0;
+    message.maxAttempts = object.maxAttempts ?? 0;
+    message.maxCrashes = object.maxCrashes ?? 0;
+    message.maxDeliveries = object.maxDeliveries ?? undefined;
+    message.lease = (object.lease !== undefined && object.lease !== null)
+      ? Duration.fromPartial(object.lease)
+      : undefined;
+    message.maxRun = (object.maxRun !== undefined && object.maxRun !== null)
+      ? Duration.fromPartial(object.maxRun)
+      : undefined;
+    message.retry = (object.retry !== undefined && object.retry !== null) ? Retry.fromPartial(object.retry) : undefined;
+    message.labels = (globalThis.Object.entries(object.labels ?? {}) as [string, string][]).reduce(
+      (acc: { [key: string]: string }, [key, value]: [string, string]) => {
+        if (value !== undefined) {
+          acc[key] = globalThis.String(value);
+        }
+        return acc;
+      },
+      {},
+    );
+    message.key = object.key ?? "";
+    message.tag = object.tag ?? "";
+    message.cost = object.cost ?? 0;
+    message.limiters = object.limiters?.map((e) => e) || [];
+    return message;
+  },
+};
+
+function createBaseTaskTemplateLabelsEntry(): TaskTemplateLabelsEntry {
+  return { key: "", value: "" };
+}
+
+export const TaskTemplateLabelsEntry: MessageFns<TaskTemplateLabelsEntry> = {
+  encode(message: TaskTemplateLabelsEntry, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.key !== "") {
+      writer.uint32(10).string(message.key);
+    }
+    if (message.value !== "") {
+      writer.uint32(18).string(message.value);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): TaskTemplateLabelsEntry {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseTaskTemplateLabelsEntry();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.key = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.value = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<TaskTemplateLabelsEntry>): TaskTemplateLabelsEntry {
+    return TaskTemplateLabelsEntry.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<TaskTemplateLabelsEntry>): TaskTemplateLabelsEntry {
+    const message = createBaseTaskTemplateLabelsEntry();
+    message.key = object.key ?? "";
+    message.value = object.value ?? "";
+    return message;
+  },
+};
+
 function createBaseOp(): Op {
   return { op: undefined };
 }
@@ -10180,6 +10651,15 @@ export const Op: MessageFns<Op> = {
         break;
       case "queuePause":
         QueuePause.encode(message.op.value, writer.uint32(50).fork()).join();
+        break;
+      case "batchOpen":
+        BatchOpen.encode(message.op.value, writer.uint32(58).fork()).join();
+        break;
+      case "batchSeal":
+        BatchSeal.encode(message.op.value, writer.uint32(66).fork()).join();
+        break;
+      case "batchCancel":
+        BatchCancel.encode(message.op.value, writer.uint32(74).fork()).join();
         break;
       case "kvPut":
         KVPut.encode(message.op.value, writer.uint32(258).fork()).join();
@@ -10271,6 +10751,30 @@ export const Op: MessageFns<Op> = {
             }
 
             message.op = { $case: "queuePause", value: QueuePause.decode(reader, reader.uint32()) };
+            continue;
+          }
+          case 7: {
+            if (tag !== 58) {
+              break;
+            }
+
+            message.op = { $case: "batchOpen", value: BatchOpen.decode(reader, reader.uint32()) };
+            continue;
+          }
+          case 8: {
+            if (tag !== 66) {
+              break;
+            }
+
+            message.op = { $case: "batchSeal", value: BatchSeal.decode(reader, reader.uint32()) };
+            continue;
+          }
+          case 9: {
+            if (tag !== 74) {
+              break;
+            }
+
+            message.op = { $case: "batchCancel", value: BatchCancel.decode(reader, reader.uint32()) };
             continue;
           }
           case 32: {
@@ -10396,6 +10900,24 @@ export const Op: MessageFns<Op> = {
       case "queuePause": {
         if (object.op?.value !== undefined && object.op?.value !== null) {
           message.op = { $case: "queuePause", value: QueuePause.fromPartial(object.op.value) };
+        }
+        break;
+      }
+      case "batchOpen": {
+        if (object.op?.value !== undefined && object.op?.value !== null) {
+          message.op = { $case: "batchOpen", value: BatchOpen.fromPartial(object.op.value) };
+        }
+        break;
+      }
+      case "batchSeal": {
+        if (object.op?.value !== undefined && object.op?.value !== null) {
+          message.op = { $case: "batchSeal", value: BatchSeal.fromPartial(object.op.value) };
+        }
+        break;
+      }
+      case "batchCancel": {
+        if (object.op?.value !== undefined && object.op?.value !== null) {
+          message.op = { $case: "batchCancel", value: BatchCancel.fromPartial(object.op.value) };
         }
         break;
       }
@@ -10754,6 +11276,337 @@ export const QueuePause: MessageFns<QueuePause> = {
   },
 };
 
+function createBaseBatchOpen(): BatchOpen {
+  return { id: "", labels: {}, onDone: undefined, onSuccess: undefined, tag: "" };
+}
+
+export const BatchOpen: MessageFns<BatchOpen> = {
+  encode(message: BatchOpen, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.id !== "") {
+      writer.uint32(10).string(message.id);
+    }
+    globalThis.Object.entries(message.labels).forEach(([key, value]: [string, string]) => {
+      BatchOpenLabelsEntry.encode({ key: key as any, value }, writer.uint32(18).fork()).join();
+    });
+    if (message.onDone !== undefined) {
+      TaskTemplate.encode(message.onDone, writer.uint32(26).fork()).join();
+    }
+    if (message.onSuccess !== undefined) {
+      TaskTemplate.encode(message.onSuccess, writer.uint32(34).fork()).join();
+    }
+    if (message.tag !== "") {
+      writer.uint32(42).string(message.tag);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): BatchOpen {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseBatchOpen();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.id = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            const entry2 = BatchOpenLabelsEntry.decode(reader, reader.uint32());
+            if (entry2.value !== undefined) {
+              message.labels[entry2.key] = entry2.value;
+            }
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.onDone = TaskTemplate.decode(reader, reader.uint32());
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.onSuccess = TaskTemplate.decode(reader, reader.uint32());
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.tag = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<BatchOpen>): BatchOpen {
+    return BatchOpen.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<BatchOpen>): BatchOpen {
+    const message = createBaseBatchOpen();
+    message.id = object.id ?? "";
+    message.labels = (globalThis.Object.entries(object.labels ?? {}) as [string, string][]).reduce(
+      (acc: { [key: string]: string }, [key, value]: [string, string]) => {
+        if (value !== undefined) {
+          acc[key] = globalThis.String(value);
+        }
+        return acc;
+      },
+      {},
+    );
+    message.onDone = (object.onDone !== undefined && object.onDone !== null)
+      ? TaskTemplate.fromPartial(object.onDone)
+      : undefined;
+    message.onSuccess = (object.onSuccess !== undefined && object.onSuccess !== null)
+      ? TaskTemplate.fromPartial(object.onSuccess)
+      : undefined;
+    message.tag = object.tag ?? "";
+    return message;
+  },
+};
+
+function createBaseBatchOpenLabelsEntry(): BatchOpenLabelsEntry {
+  return { key: "", value: "" };
+}
+
+export const BatchOpenLabelsEntry: MessageFns<BatchOpenLabelsEntry> = {
+  encode(message: BatchOpenLabelsEntry, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.key !== "") {
+      writer.uint32(10).string(message.key);
+    }
+    if (message.value !== "") {
+      writer.uint32(18).string(message.value);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): BatchOpenLabelsEntry {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseBatchOpenLabelsEntry();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.key = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.value = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<BatchOpenLabelsEntry>): BatchOpenLabelsEntry {
+    return BatchOpenLabelsEntry.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<BatchOpenLabelsEntry>): BatchOpenLabelsEntry {
+    const message = createBaseBatchOpenLabelsEntry();
+    message.key = object.key ?? "";
+    message.value = object.value ?? "";
+    return message;
+  },
+};
+
+function createBaseBatchSeal(): BatchSeal {
+  return { id: "" };
+}
+
+export const BatchSeal: MessageFns<BatchSeal> = {
+  encode(message: BatchSeal, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.id !== "") {
+      writer.uint32(10).string(message.id);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): BatchSeal {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseBatchSeal();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.id = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<BatchSeal>): BatchSeal {
+    return BatchSeal.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<BatchSeal>): BatchSeal {
+    const message = createBaseBatchSeal();
+    message.id = object.id ?? "";
+    return message;
+  },
+};
+
+function createBaseBatchCancel(): BatchCancel {
+  return { id: "", reason: "", rate: 0, force: false };
+}
+
+export const BatchCancel: MessageFns<BatchCancel> = {
+  encode(message: BatchCancel, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.id !== "") {
+      writer.uint32(10).string(message.id);
+    }
+    if (message.reason !== "") {
+      writer.uint32(18).string(message.reason);
+    }
+    if (message.rate !== 0) {
+      writer.uint32(24).uint32(message.rate);
+    }
+    if (message.force !== false) {
+      writer.uint32(32).bool(message.force);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): BatchCancel {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseBatchCancel();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.id = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.reason = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.rate = reader.uint32();
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.force = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<BatchCancel>): BatchCancel {
+    return BatchCancel.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<BatchCancel>): BatchCancel {
+    const message = createBaseBatchCancel();
+    message.id = object.id ?? "";
+    message.reason = object.reason ?? "";
+    message.rate = object.rate ?? 0;
+    message.force = object.force ?? false;
+    return message;
+  },
+};
+
 function createBaseTaskFail(): TaskFail {
   return { task: undefined, fail: undefined };
 }
@@ -10901,6 +11754,7 @@ function createBaseOpResult(): OpResult {
     existed: false,
     sum: 0n,
     count: 0n,
+    batch: "",
     replaced: false,
     refs: undefined,
     pointVersion: "",
@@ -10944,6 +11798,9 @@ export const OpResult: MessageFns<OpResult> = {
         throw new globalThis.Error("value provided for field message.count of type uint64 too large");
       }
       writer.uint32(72).uint64(message.count);
+    }
+    if (message.batch !== "") {
+      writer.uint32(82).string(message.batch);
     }
     if (message.replaced !== false) {
       writer.uint32(96).bool(message.replaced);
@@ -11042,6 +11899,14 @@ export const OpResult: MessageFns<OpResult> = {
             message.count = reader.uint64() as bigint;
             continue;
           }
+          case 10: {
+            if (tag !== 82) {
+              break;
+            }
+
+            message.batch = reader.string();
+            continue;
+          }
           case 12: {
             if (tag !== 96) {
               break;
@@ -11092,6 +11957,7 @@ export const OpResult: MessageFns<OpResult> = {
     message.existed = object.existed ?? false;
     message.sum = (object.sum !== undefined && object.sum !== null) ? BigInt(object.sum) : 0n;
     message.count = (object.count !== undefined && object.count !== null) ? BigInt(object.count) : 0n;
+    message.batch = object.batch ?? "";
     message.replaced = object.replaced ?? false;
     message.refs = (object.refs !== undefined && object.refs !== null) ? RefsMoved.fromPartial(object.refs) : undefined;
     message.pointVersion = object.pointVersion ?? "";
@@ -11683,6 +12549,7 @@ function createBaseQueueConfig(): QueueConfig {
     perKey: undefined,
     maxWorkers: 0,
     limiters: [],
+    pinned: false,
   };
 }
 
@@ -11777,6 +12644,9 @@ export const QueueConfig: MessageFns<QueueConfig> = {
     }
     for (const v of message.limiters) {
       writer.uint32(202).string(v!);
+    }
+    if (message.pinned !== false) {
+      writer.uint32(208).bool(message.pinned);
     }
     return writer;
   },
@@ -11994,6 +12864,14 @@ export const QueueConfig: MessageFns<QueueConfig> = {
             message.limiters.push(reader.string());
             continue;
           }
+          case 26: {
+            if (tag !== 208) {
+              break;
+            }
+
+            message.pinned = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -12060,6 +12938,7 @@ export const QueueConfig: MessageFns<QueueConfig> = {
       : undefined;
     message.maxWorkers = object.maxWorkers ?? 0;
     message.limiters = object.limiters?.map((e) => e) || [];
+    message.pinned = object.pinned ?? false;
     return message;
   },
 };
@@ -15710,6 +16589,7 @@ function createBaseGetNamespaceResponse(): GetNamespaceResponse {
     recentKeyBytesPerSecond: 0n,
     overshootKeyWrites: 0n,
     overshootKeyBytesWritten: 0n,
+    refusals: undefined,
   };
 }
 
@@ -15760,6 +16640,9 @@ export const GetNamespaceResponse: MessageFns<GetNamespaceResponse> = {
         );
       }
       writer.uint32(72).uint64(message.overshootKeyBytesWritten);
+    }
+    if (message.refusals !== undefined) {
+      Refusals.encode(message.refusals, writer.uint32(82).fork()).join();
     }
     return writer;
   },
@@ -15849,6 +16732,14 @@ export const GetNamespaceResponse: MessageFns<GetNamespaceResponse> = {
             message.overshootKeyBytesWritten = reader.uint64() as bigint;
             continue;
           }
+          case 10: {
+            if (tag !== 82) {
+              break;
+            }
+
+            message.refusals = Refusals.decode(reader, reader.uint32());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -15890,6 +16781,239 @@ export const GetNamespaceResponse: MessageFns<GetNamespaceResponse> = {
       (object.overshootKeyBytesWritten !== undefined && object.overshootKeyBytesWritten !== null)
         ? BigInt(object.overshootKeyBytesWritten)
         : 0n;
+    message.refusals = (object.refusals !== undefined && object.refusals !== null)
+      ? Refusals.fromPartial(object.refusals)
+      : undefined;
+    return message;
+  },
+};
+
+function createBaseRefusals(): Refusals {
+  return { bounds: [], nodes: [], partial: false };
+}
+
+export const Refusals: MessageFns<Refusals> = {
+  encode(message: Refusals, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.bounds) {
+      BoundRefusals.encode(v!, writer.uint32(10).fork()).join();
+    }
+    for (const v of message.nodes) {
+      RefusalNode.encode(v!, writer.uint32(18).fork()).join();
+    }
+    if (message.partial !== false) {
+      writer.uint32(24).bool(message.partial);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): Refusals {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseRefusals();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.bounds.push(BoundRefusals.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.nodes.push(RefusalNode.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.partial = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<Refusals>): Refusals {
+    return Refusals.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<Refusals>): Refusals {
+    const message = createBaseRefusals();
+    message.bounds = object.bounds?.map((e) => BoundRefusals.fromPartial(e)) || [];
+    message.nodes = object.nodes?.map((e) => RefusalNode.fromPartial(e)) || [];
+    message.partial = object.partial ?? false;
+    return message;
+  },
+};
+
+function createBaseBoundRefusals(): BoundRefusals {
+  return { bound: "", count: 0n, last: undefined };
+}
+
+export const BoundRefusals: MessageFns<BoundRefusals> = {
+  encode(message: BoundRefusals, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.bound !== "") {
+      writer.uint32(10).string(message.bound);
+    }
+    if (message.count !== 0n) {
+      if (BigInt.asUintN(64, message.count) !== message.count) {
+        throw new globalThis.Error("value provided for field message.count of type uint64 too large");
+      }
+      writer.uint32(16).uint64(message.count);
+    }
+    if (message.last !== undefined) {
+      Timestamp.encode(message.last, writer.uint32(26).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): BoundRefusals {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseBoundRefusals();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.bound = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.count = reader.uint64() as bigint;
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.last = Timestamp.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<BoundRefusals>): BoundRefusals {
+    return BoundRefusals.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<BoundRefusals>): BoundRefusals {
+    const message = createBaseBoundRefusals();
+    message.bound = object.bound ?? "";
+    message.count = (object.count !== undefined && object.count !== null) ? BigInt(object.count) : 0n;
+    message.last = (object.last !== undefined && object.last !== null) ? Timestamp.fromPartial(object.last) : undefined;
+    return message;
+  },
+};
+
+function createBaseRefusalNode(): RefusalNode {
+  return { node: "", since: undefined };
+}
+
+export const RefusalNode: MessageFns<RefusalNode> = {
+  encode(message: RefusalNode, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.node !== "") {
+      writer.uint32(10).string(message.node);
+    }
+    if (message.since !== undefined) {
+      Timestamp.encode(message.since, writer.uint32(18).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): RefusalNode {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseRefusalNode();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.node = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.since = Timestamp.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<RefusalNode>): RefusalNode {
+    return RefusalNode.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<RefusalNode>): RefusalNode {
+    const message = createBaseRefusalNode();
+    message.node = object.node ?? "";
+    message.since = (object.since !== undefined && object.since !== null)
+      ? Timestamp.fromPartial(object.since)
+      : undefined;
     return message;
   },
 };
