@@ -121,6 +121,9 @@ func (s *server) do(ctx context.Context, word string, value any) (any, error) {
 			return nil, nil
 		}
 		return v.String(), err
+	case "writers":
+		_, err := s.client.KV(fmt.Sprint(value)).Configure(ctx, millrace.KeyspaceConfig{Writers: true})
+		return nil, err
 	case "task":
 		t, err := s.client.Task(ctx, fmt.Sprint(value))
 		if err != nil {
@@ -131,7 +134,7 @@ func (s *server) do(ctx context.Context, word string, value any) (any, error) {
 			"task_code": t.ErrorCode, "message": t.ErrorMessage, "stack": t.ErrorStack, "payload_base64": base64.StdEncoding.EncodeToString(t.Payload),
 			"content_type": t.ContentType, "result_base64": base64.StdEncoding.EncodeToString(t.Result), "result_type": t.ResultType,
 			"tag": t.Tag, "key": t.Key, "cost": t.Cost, "priority": t.Priority, "labels": t.Labels, "headers": t.Headers,
-			"pending": t.Pending, "dependents": t.Dependents, "on_dep_failure": t.OnDepFailure.String(),
+			"pending": t.Pending, "dependents": t.Dependents, "on_dep_failure": t.OnDepFailure.String(), "limiters": t.Limiters, "batch": t.Batch,
 		}, nil
 	case "count":
 		q, err := s.client.Queue(fmt.Sprint(value)).Stats(ctx)

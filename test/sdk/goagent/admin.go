@@ -10,7 +10,7 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
-// administering is what the commands of crons, queues and keys have of their own.
+// administering is what the commands of crons, queues, keys, bulk jobs, limiters and batches have of their own.
 type administering struct {
 	Schedule  string          `json:"schedule"`
 	Zone      string          `json:"zone"`
@@ -38,6 +38,9 @@ type administering struct {
 	Weight      int    `json:"weight"`
 	Concurrency int64  `json:"concurrency"`
 	Rate        *limit `json:"rate"`
+
+	OnDone    *adding `json:"on_done"`
+	OnSuccess *adding `json:"on_success"`
 }
 
 // limit is a rate in commands and answers.
@@ -136,7 +139,7 @@ func (a *agent) administer(ctx context.Context, c *command) (any, error) {
 func (a *agent) bulk(ctx context.Context, c *command) (any, error) {
 	action, _ := millrace.ParseBulkAction(c.Action)
 	state, _ := millrace.ParseState(c.State)
-	filter := millrace.TaskFilter{Queue: c.Queue, State: state, Kind: c.Kind, Labels: c.Labels}
+	filter := millrace.TaskFilter{Queue: c.Queue, State: state, Kind: c.Kind, Labels: c.Labels, Batch: c.Batch}
 	switch c.Do {
 	case "bulk_start":
 		return showBulk(a.c.StartBulk(ctx, action, filter, c.bulkOptions()...))
@@ -163,7 +166,7 @@ func (a *agent) bulk(ctx context.Context, c *command) (any, error) {
 	case "redrive":
 		return showBulk(a.c.Queue(c.Queue).Redrive(ctx, c.bulkOptions()...))
 	}
-	return nil, errUnsupported
+	return a.limiter(ctx, c)
 }
 
 // bulkOptions say how a bulk job is run.
@@ -244,7 +247,7 @@ func showCron(c *millrace.Cron, err error) (any, error) {
 	out := map[string]any{
 		"name": c.Name, "schedule": c.Schedule, "zone": c.Zone, "words": c.Words, "jitter_ms": c.Jitter.Milliseconds(), "paused": c.Paused,
 		"overlap": c.Overlap.String(), "catch_up": c.CatchUp.String(), "queue": c.Queue, "kind": c.Kind, "priority": c.Priority, "task_key": c.Key,
-		"cost": c.Cost, "tag": c.Tag, "labels": c.Labels, "version": strconv.FormatUint(c.Version, 10), "runs": c.Runs,
+		"cost": c.Cost, "limiters": texts(c.Limiters), "tag": c.Tag, "labels": c.Labels, "version": strconv.FormatUint(c.Version, 10), "runs": c.Runs,
 		"start": moment(c.Start), "end": moment(c.End), "next_at": moment(c.Next), "waiting_at": moment(c.Waiting), "last_run": nil,
 	}
 	if c.LastRun != nil {
@@ -328,6 +331,8 @@ func change(cfg *millrace.QueueConfig, settings json.RawMessage) error {
 			cfg.Fairness, err = read[string](raw)
 		case "dead_letter":
 			cfg.DeadLetter, err = read[string](raw)
+		case "limiters":
+			cfg.Limiters, err = read[[]string](raw)
 		case "rate":
 			var r *limit
 			r, err = read[*limit](raw)
@@ -370,7 +375,7 @@ func (a *agent) queueGet(ctx context.Context, q millrace.Queue) (any, error) {
 	return map[string]any{
 		"version": strconv.FormatUint(c.Version, 10), "attempts": c.MaxAttempts, "lease_ms": c.Lease.Milliseconds(), "concurrency": c.Concurrency,
 		"max_workers": c.MaxWorkers, "max_tasks": c.MaxTasks, "order": order, "fairness": fairness, "dead_letter": c.DeadLetter, "rate": showRate(c.Rate),
-		"per_key": map[string]any{"concurrency": c.PerKey.Concurrency, "rate": showRate(c.PerKey.Rate)},
+		"per_key": map[string]any{"concurrency": c.PerKey.Concurrency, "rate": showRate(c.PerKey.Rate)}, "limiters": texts(c.Limiters),
 	}, nil
 }
 

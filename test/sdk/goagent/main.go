@@ -63,6 +63,9 @@ type command struct {
 	DrainMS int64     `json:"drain_ms"`
 	Renew   string    `json:"renew"`
 
+	Weights map[string]int `json:"weights"`
+	InOrder bool           `json:"in_order"`
+
 	administering
 
 	What    string `json:"what"`
@@ -83,6 +86,8 @@ type adding struct {
 	Tag       string            `json:"tag"`
 	TaskKey   string            `json:"task_key"`
 	Cost      int               `json:"cost"`
+	Limiters  []string          `json:"limiters"`
+	Batch     string            `json:"batch"`
 	DelayMS   int64             `json:"delay_ms"`
 	Priority  int               `json:"priority"`
 	Unique    string            `json:"unique"`
@@ -199,7 +204,7 @@ func (a *agent) do(ctx context.Context, c *command) (any, error) {
 		}
 		return map[string]any{
 			"state": t.State.String(), "reason": t.Reason, "attempt": t.Attempt, "failures": t.Failures, "crashes": t.Crashes,
-			"snoozes": t.Snoozes, "task_code": t.ErrorCode, "message": t.ErrorMessage,
+			"snoozes": t.Snoozes, "task_code": t.ErrorCode, "message": t.ErrorMessage, "limiters": texts(t.Limiters), "batch": t.Batch,
 		}, nil
 	case "commit":
 		return a.commit(ctx, c, nil)
@@ -208,7 +213,13 @@ func (a *agent) do(ctx context.Context, c *command) (any, error) {
 		if errors.Is(err, millrace.ErrNotFound) {
 			return nil, nil
 		}
-		return map[string]any{"value_base64": base64.StdEncoding.EncodeToString(v.Bytes), "rev": strconv.FormatUint(v.Rev, 10)}, err
+		var writer any
+		if v.Writer != nil {
+			writer = map[string]any{"task": v.Writer.Task, "token": strconv.FormatUint(v.Writer.Token, 10)}
+		}
+		return map[string]any{
+			"value_base64": base64.StdEncoding.EncodeToString(v.Bytes), "rev": strconv.FormatUint(v.Rev, 10), "writer": writer,
+		}, err
 	case "cancel":
 		opts := []millrace.CancelOption{millrace.CancelReason(c.Reason)}
 		if c.Force {

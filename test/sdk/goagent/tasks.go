@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -71,6 +72,12 @@ func (s *adding) options() (opts []millrace.AddOption) {
 	}
 	if s.Cost != 0 {
 		opts = append(opts, millrace.Cost(s.Cost))
+	}
+	if len(s.Limiters) > 0 {
+		opts = append(opts, millrace.Limiters(s.Limiters...))
+	}
+	if s.Batch != "" {
+		opts = append(opts, millrace.InBatch(s.Batch))
 	}
 	if s.Tag != "" {
 		opts = append(opts, millrace.Tag(s.Tag))
@@ -269,9 +276,32 @@ type op struct {
 	Labels      map[string]string `json:"labels"`
 	After       []after           `json:"after"`
 	OnDep       string            `json:"on_dep_failure"`
+	Limiters    []string          `json:"limiters"`
+	Batch       string            `json:"batch"`
 	Reason      string            `json:"reason"`
 	Resume      bool              `json:"resume"`
 	ForMS       int64             `json:"for_ms"`
+	OnDone      *op               `json:"on_done"`
+	OnSuccess   *op               `json:"on_success"`
+	Rate        int               `json:"rate"`
+	Force       bool              `json:"force"`
+}
+
+// job is the job of a task that the effect makes.
+func (o *op) job() *millrace.JobOf[json.RawMessage, json.RawMessage] {
+	return jsonJob(&adding{Job: cmp.Or(o.Kind, o.Queue), Queue: o.Queue})
+}
+
+// opened adds a batch that is opened.
+func (o *op) opened(tx *millrace.Tx) {
+	opts := []millrace.BatchOption{millrace.BatchID(o.ID), millrace.BatchTag(o.Tag), millrace.BatchLabels(o.Labels)}
+	if f := o.OnDone; f != nil {
+		opts = append(opts, millrace.OnDone(f.job(), f.Payload))
+	}
+	if f := o.OnSuccess; f != nil {
+		opts = append(opts, millrace.OnSuccess(f.job(), f.Payload))
+	}
+	tx.OpenBatch(opts...)
 }
 
 // apply adds the effect to tx.
@@ -324,13 +354,19 @@ func (o *op) apply(tx *millrace.Tx) error {
 	case "vector_delete":
 		tx.Collection(o.Collection).Remove(o.ID)
 	case "task_create":
-		s := &adding{Job: o.Kind, Queue: o.Queue, ID: o.ID, Tag: o.Tag, Labels: o.Labels, After: o.After, OnDep: o.OnDep}
+		s := &adding{Job: o.Kind, Queue: o.Queue, ID: o.ID, Tag: o.Tag, Labels: o.Labels, After: o.After, OnDep: o.OnDep, Limiters: o.Limiters, Batch: o.Batch}
 		if s.Job == "" {
 			s.Job = o.Queue
 		}
 		jsonJob(s).AddTx(tx, o.Payload, s.options()...)
 	case "task_cancel":
 		tx.CancelTask(o.ID, millrace.CancelReason(o.Reason))
+	case "batch_open":
+		o.opened(tx)
+	case "batch_seal":
+		tx.SealBatch(o.ID)
+	case "batch_cancel":
+		tx.CancelBatch(o.ID, millrace.BatchCancel{Reason: o.Reason, Rate: o.Rate, Force: o.Force})
 	case "queue_pause":
 		if o.Resume {
 			tx.ResumeQueue(o.Queue)

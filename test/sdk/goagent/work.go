@@ -64,6 +64,12 @@ func (a *agent) work(c *command) error {
 	if len(c.Queues) > 0 {
 		opts = append(opts, millrace.Queues(c.Queues...))
 	}
+	if len(c.Weights) > 0 {
+		opts = append(opts, millrace.Weights(c.Weights))
+	}
+	if c.InOrder {
+		opts = append(opts, millrace.InOrder())
+	}
 	if c.DrainMS > 0 {
 		opts = append(opts, millrace.DrainTimeout(millis(c.DrainMS)))
 	}
