@@ -112,6 +112,58 @@ test("a key is put, edited over another's edit, and deleted; a range by its coun
 	assert.equal((await s.call("GET", "/v1/kv/stock")).items.length, 0);
 });
 
+test("a key leads to the task that wrote it, and to all of its commit", { skip, timeout: 300_000 }, async (t) => {
+	const s = await server(t);
+	await s.call("PUT", "/v1/kv/sent/keys/early", "before");
+	await s.call("PUT", "/v1/kv/plain/keys/k", "x");
+	const page = await open(t, s, "default/kv/sent?key=early");
+	const main = page.locator("main");
+	const said = main.getByText(/written (by task|from outside)/);
+	await main.getByRole("region", { name: "Value of early" }).getByText("before").waitFor();
+	assert.equal(await said.count(), 0, "nothing is known, and nothing said");
+	await page.getByRole("button", { name: "More of this keyspace" }).click();
+	await page.getByRole("menuitem", { name: "Settings as JSON…" }).click();
+	const dialog = page.getByRole("dialog");
+	const settings = dialog.getByLabel("Settings as JSON");
+	const now = JSON.parse(await settings.inputValue());
+	assert.equal(now.writers, false);
+	await settings.fill(JSON.stringify({ ...now, writers: true }));
+	await dialog.getByRole("button", { name: "Review change" }).click();
+	await dialog.getByRole("button", { name: "Save" }).click();
+	await dialog.waitFor({ state: "detached" });
+	await main.getByText("written from outside of a task, or before this keyspace kept writers").waitFor();
+
+	const id = await s.create("ship", { order: 7 });
+	const claimed = await s.claim("ship");
+	const fence = { task: id, token: claimed.token };
+	const commit = (/** @type {string} */ key) => ({ ops: [{ kv_put: { keyspace: "sent", key, value: "ada" } }] });
+	await s.call("POST", "/v1/commit", { fence, ...commit("begun") });
+	const effects = { ops: [...commit("done").ops, { kv_put: { keyspace: "plain", key: "k", value: "y" } }] };
+	await s.call("POST", `/v1/tasks/${id}/complete`, { token: claimed.token, effects });
+	await page.goto(`${s.url}/ui/default/kv/sent?key=done`);
+	await main.getByText("written by task").waitFor();
+	await main.getByText(`token ${claimed.token}`).waitFor();
+	await accessible(page, "a key with its writer");
+	await main.getByRole("link", { name: "all of its commit" }).click();
+	await page.waitForURL(new RegExp(`/tasks/${id}/effects$`));
+	const card = page.getByRole("region", { name: "One commit" });
+	await card.getByRole("link", { name: "sent/done" }).click();
+	await page.waitForURL(/kv\/sent\?key=done/);
+	await main.getByRole("link", { name: `…${id.slice(-6)}` }).click();
+	await page.waitForURL(new RegExp(`/tasks/${id}$`));
+
+	await page.goto(`${s.url}/ui/default/kv/sent?key=begun`);
+	await main.getByRole("link", { name: `…${id.slice(-6)}` }).waitFor();
+	await settled(page);
+	assert.equal(await main.getByText("all of its commit").count(), 0, "a commit in mid-task has no card");
+	await page.goto(`${s.url}/ui/default/kv/plain?key=k`);
+	await main.getByRole("region", { name: "Value of k" }).getByText("y").waitFor();
+	assert.equal(await said.count(), 0);
+	await s.call("PUT", "/v1/kv/sent/keys/done", "by hand");
+	await page.goto(`${s.url}/ui/default/kv/sent?key=done`);
+	await main.getByText("written from outside of a task").waitFor();
+});
+
 test("refs are filtered and moved, their log outlives them, and a rule is named before it refuses", {
 	skip,
 	timeout: 300_000,

@@ -29,6 +29,10 @@ export async function fill(t) {
 			dead: "default/dead",
 			bulk: "default/bulk",
 			workers: "default/workers",
+			batches: "default/batches",
+			batch: `default/batches/${id.batch}`,
+			limits: "default/limits",
+			limiter: "default/limits/openai",
 			crons: "default/crons",
 			cron: "default/crons/sync",
 			keyspaces: "default/kv",
@@ -112,6 +116,46 @@ async function keys(s) {
 	await s.call("POST", "/v1/queues/deliver/keys/customer-12:pause", { reason: "their dock is closed" });
 }
 
+/** Limiters that queues share, one of which is full. @param {import("./rig.mjs").Server} s */
+async function limiters(s) {
+	await s.call("PUT", "/v1/limiters/openai", { concurrency: 4, rate: { limit: 600, per: "1m", burst: 60 } });
+	await s.call("PUT", "/v1/limiters/gpu", { concurrency: 2 });
+	await s.call("PUT", "/v1/limiters/licenses", {});
+	await s.call("PUT", "/v1/queues/chat", { limiters: ["openai"], lease: "1h", dead_letter: "letters" });
+	for (let i = 0; i < 3; i++) {
+		await s.create("chat", { say: "hello" });
+		await s.create("render", { frame: i }, { limiters: ["gpu", "openai"] });
+	}
+	for (const queue of ["chat", "render", "render"]) await s.claim(queue, "w-4");
+}
+
+/** A batch at work, with tasks of each state, and one that has finished; returns the id of the first. @param {import("./rig.mjs").Server} s */
+async function batches(s) {
+	const one = await s.call("POST", "/v1/batches", { labels: { of: "july" }, on_done: { queue: "reports" } });
+	await s.create("import", { file: "july.csv" }, { batch: one.batch.id });
+	const last = await s.claim("import", "w-2");
+	await s.call("POST", `/v1/tasks/${last.id}/complete`, { token: last.token });
+	await s.call("POST", `/v1/batches/${one.batch.id}:seal`);
+	const { batch } = await s.call("POST", "/v1/batches", {
+		labels: { of: "august", customer: "acme" },
+		on_done: { queue: "reports", kind: "report.build" },
+		on_success: { queue: "publish" },
+	});
+	for (let i = 0; i < 24; i++)
+		await s.create("import", { file: `august-${i}.csv` }, { batch: batch.id, kind: "file.import" });
+	for (let i = 0; i < 19; i++) {
+		const a = await s.claim("import", `w-${i % 2}`);
+		const error = { code: "CSV", message: "line 12 has 7 fields, not 8" };
+		if (i < 17)
+			await s.call("POST", `/v1/tasks/${a.id}/${i % 6 === 5 ? "fail" : "complete"}`, {
+				token: a.token,
+				...(i % 6 === 5 ? { fatal: true, error } : {}),
+			});
+	}
+	await s.call("POST", `/v1/batches/${batch.id}:seal`);
+	return batch.id;
+}
+
 /** @param {import("./rig.mjs").Server} s */
 async function work(s) {
 	/** @param {any} a */
@@ -123,6 +167,8 @@ async function work(s) {
 	};
 	await crons(s);
 	await keys(s);
+	await limiters(s);
+	const batch = await batches(s);
 	for (const space of ["sent", "counts"]) await s.call("PUT", `/v1/keyspaces/${space}`, {});
 	for (let i = 0; i < 60; i++)
 		await s.call("PUT", `/v1/kv/sent/keys/${encodeURIComponent(`order/${i % 7}/${i}`)}`, `{"to":"ada","n":${i}}`);
@@ -202,5 +248,5 @@ async function work(s) {
 	const worker = s.command(["work", "-q", "build", "--exec", "sleep 600"]);
 	void once(worker, "exit");
 	const waiting = (await s.call("GET", "/v1/tasks?queue=thumb&state=ready&limit=1")).tasks[0].id;
-	return { retried, done: done.id, running: running.id, waiting };
+	return { retried, done: done.id, running: running.id, waiting, batch };
 }

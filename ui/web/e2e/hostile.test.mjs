@@ -339,7 +339,9 @@ async function plant(s, strings) {
 					`${encodeURIComponent(t.replaceAll("/", "") || "x")}/overview`,
 					`default/bulk/${q}`,
 					`default/workers?q=${q}`,
-				][i % 10] ?? "",
+					`default/limits/${q}?prefix=${q}`,
+					`default/batches/${q}`,
+				][i % 12] ?? "",
 		});
 	}
 	// What there are few of has the worst of each kind: markup, and a character that turns what follows.
@@ -372,7 +374,16 @@ async function plant(s, strings) {
 			},
 		});
 		await s.call("POST", `/v1/crons/odd-${i}:trigger`, {});
+		const { id: batch } = (
+			await s.call("POST", "/v1/batches", {
+				labels: { odd },
+				on_done: { queue: `odd-${i}`, labels: { odd }, payload: { odd } },
+			})
+		).batch;
+		await s.create(`odd-${i}`, { odd }, { batch, delay: "1h", labels: { odd } });
+		await s.call("POST", `/v1/batches/${batch}:cancel`, { reason: odd });
 		screens.push(
+			{ path: `default/batches/${batch}`, shows: shownAs(odd) },
 			{ path: `default/queues/odd-keys-${i}/limits`, shows: shownAs(odd) },
 			{ path: `default/crons/odd-${i}`, shows: shownAs(odd) },
 			{ path: `default/queues/odd-${i}` },
@@ -399,6 +410,8 @@ async function plant(s, strings) {
 		"bulk",
 		"workers",
 		"crons",
+		"limits",
+		"batches",
 		"kv",
 		"kv/notes",
 		"kv/notes?view=hex",

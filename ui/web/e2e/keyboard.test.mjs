@@ -1,7 +1,7 @@
 // Who has no mouse, sees forced colours, or reads at 200 %: the first tests of this file do not click.
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { accessible, closeBrowser, context, narrow, open, server, settled, skip } from "./rig.mjs";
+import { accessible, closeBrowser, context, go, narrow, open, server, settled, skip, wide } from "./rig.mjs";
 
 after(closeBrowser);
 
@@ -186,12 +186,12 @@ test("a dialog holds the focus, gives it back, and letters do nothing in it or i
 	await page.getByRole("combobox", { name: "Queue, place, or id of a task" }).waitFor();
 });
 
-test("forced colours and a zoom of 200 % lose nothing", { skip, timeout: 300_000 }, async (t) => {
+test("forced colours and a zoom of 200 % lose nothing", { skip: skip || narrow, timeout: 300_000 }, async (t) => {
 	const s = await server(t);
 	await dead(s, 2);
 	const id = await s.create("mail", {});
 	await s.claim("mail");
-	const paths = [
+	const every = [
 		"overview",
 		"queues",
 		"queues/mail/settings",
@@ -203,6 +203,8 @@ test("forced colours and a zoom of 200 % lose nothing", { skip, timeout: 300_000
 		"kv",
 		"search",
 	];
+	// Forms, a list, and a screen of several parts: the others are made of the same.
+	const paths = wide ? every : ["overview", "queues/mail/settings", `tasks/${id}`, "search"];
 	const forced = await open(t, s, "", { context: await context(t, { forcedColors: "active" }) });
 	/** Whether what only a colour tells otherwise has a line around it. @param {string} selector */
 	const lined = async (selector) => {
@@ -233,8 +235,7 @@ test("forced colours and a zoom of 200 % lose nothing", { skip, timeout: 300_000
 	const page = await open(t, s, "", { context: await context(t, { deviceScaleFactor: 2 }) });
 	for (const path of paths) {
 		await page.setViewportSize({ width: 1280, height: 800 });
-		await page.goto(`${s.url}/ui/default/${path}`);
-		await settled(page);
+		await go(page, `default/${path}`);
 		const names = () =>
 			page
 				.locator("main :is(button, input, select, textarea, summary):visible")
@@ -261,7 +262,19 @@ test("what failed, and what is empty, is accessible in both themes", {
 	for (const colorScheme of /** @type {const} */ (["light", "dark"])) {
 		const c = await context(t, { colorScheme });
 		const page = await open(t, s, "", { context: c, allowed: [400, 404, 503] });
-		for (const path of ["overview", "queues", "tasks", "dead", "bulk", "workers", "kv", "repos", "search"]) {
+		for (const path of [
+			"overview",
+			"queues",
+			"tasks",
+			"dead",
+			"bulk",
+			"batches",
+			"workers",
+			"limits",
+			"kv",
+			"repos",
+			"search",
+		]) {
 			await page.goto(`${s.url}/ui/default/${path}`);
 			await settled(page);
 			await accessible(page, `${path}, empty, ${colorScheme}`);
@@ -272,6 +285,8 @@ test("what failed, and what is empty, is accessible in both themes", {
 			"kv/none",
 			"repos/none",
 			"bulk/none",
+			"batches/none",
+			"limits/none",
 			"nothing/here",
 		]) {
 			await page.goto(`${s.url}/ui/default/${path}`);
@@ -279,8 +294,9 @@ test("what failed, and what is empty, is accessible in both themes", {
 			await accessible(page, `${path}, not there, ${colorScheme}`);
 		}
 		const error = { code: "UNAVAILABLE", message: "no leader", outcome: "unknown" };
-		await page.route(/\/v1\/(queues|errors|tasks|workers|bulk|keyspaces|repos|overview|cluster|collections|kv)/, (r) =>
-			r.fulfill({ status: 503, contentType: "application/json", body: JSON.stringify({ error }) }),
+		await page.route(
+			/\/v1\/(queues|errors|tasks|workers|bulk|batches|limiters|keyspaces|repos|overview|cluster|collections|kv)/,
+			(r) => r.fulfill({ status: 503, contentType: "application/json", body: JSON.stringify({ error }) }),
 		);
 		for (const path of [
 			"default/queues/mail",
@@ -289,6 +305,8 @@ test("what failed, and what is empty, is accessible in both themes", {
 			"default/kv",
 			"default/repos",
 			"default/bulk",
+			"default/batches",
+			"default/limits",
 		]) {
 			await page.goto(`${s.url}/ui/${path}`);
 			await page.getByRole("alert").first().waitFor();

@@ -1,7 +1,7 @@
 // The limits of a queue, and its keys: what is used, who gets what, and what each line waits for.
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { accessible, closeBrowser, context, open, server, settled, skip } from "./rig.mjs";
+import { accessible, closeBrowser, context, narrow, open, server, settled, skip } from "./rig.mjs";
 
 after(closeBrowser);
 
@@ -142,7 +142,38 @@ test("the limits of a queue are edited where they are shown", { skip }, async (t
 	);
 });
 
-test("limits are accessible and fit a telephone, in both themes", { skip, timeout: 300_000 }, async (t) => {
+test("where the namespace has several partitions, it is said which of them a limit holds for", { skip }, async (t) => {
+	const s = await server(t);
+	await s.call("POST", "/v1/namespace?ns=wide", { partitions: 3 });
+	await s.call("PUT", "/v1/queues/build?ns=wide", { concurrency: 4 });
+	await s.call("PUT", "/v1/queues/mail?ns=wide", { per_key: { concurrency: 1 } });
+	await s.call("PUT", "/v1/limiters/api?ns=wide", { concurrency: 2 });
+	const page = await open(t, s, "wide/queues/build/limits");
+	await page.getByText("the namespace: its tasks are in partition 0").waitFor();
+	// What the server says of a configuration is not sent back with a change.
+	await page.getByRole("button", { name: "Edit…" }).click();
+	const outer = page.getByRole("dialog", { name: "Limits of build" });
+	await outer.getByLabel("limiters").fill("api");
+	await outer.getByRole("button", { name: "Review 1 change…" }).click();
+	const sent = page.waitForRequest((r) => r.method() === "PUT");
+	await page
+		.getByRole("dialog", { name: /Change the settings/ })
+		.getByRole("button", { name: "Change" })
+		.click();
+	const body = (await sent).postDataJSON();
+	assert.deepEqual([body.concurrency, body.limiters, "pinned" in body], [4, ["api"], false]);
+	await outer.waitFor({ state: "detached" });
+	await page.goto(`${s.url}/ui/wide/queues/mail/limits`);
+	await page.getByText("each of 3 partitions").waitFor();
+	await page.goto(`${s.url}/ui/wide/limits/api`);
+	await page.getByText("0 / 6").waitFor();
+	await page.getByText("2 in each partition").waitFor();
+});
+
+test("limits are accessible and fit a telephone, in both themes", {
+	skip: skip || narrow,
+	timeout: 300_000,
+}, async (t) => {
 	const s = await server(t);
 	await shared(s);
 	for (const colorScheme of /** @type {("light" | "dark")[]} */ (["light", "dark"])) {

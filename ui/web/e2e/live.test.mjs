@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { closeBrowser, context, open, server, skip, tab } from "./rig.mjs";
+import { closeBrowser, context, made, open, server, skip, tab, tokensFile } from "./rig.mjs";
 
 after(closeBrowser);
 
@@ -107,4 +107,37 @@ test("a page of what is not there is live all the same", { skip }, async (t) => 
 	const frame = page.waitForResponse((r) => r.url().includes("/v1/events"));
 	await page.goto(`${s.url}/ui/default/queues`);
 	assert.equal((await frame).status(), 200);
+});
+
+test("a token of some queues is told live of what is of these", { skip }, async (t) => {
+	const ada = made("ada", "--role", "admin", "--scope", "task:work");
+	const wim = made("wim", "--role", "admin", "--queue", "web*");
+	const s = await server(t, "--tokens", tokensFile(t, [ada, wim]));
+	s.token = ada.token;
+	const id = await s.create("web", {});
+	const batch = (await s.call("POST", "/v1/batches", { on_done: { queue: "web.done" } })).batch.id;
+	// A list of tasks without a queue is not for it: the page of the batch says so.
+	const page = await tab(t, await context(t), [401, 403]);
+	/** @type {string[]} */
+	const reads = [];
+	page.on("request", (r) => void reads.push(new URL(r.url()).pathname));
+	await page.goto(`${s.url}/ui/default/tasks/${id}`);
+	await page.getByLabel("Token").fill(wim.token);
+	// What is of all queues is refused by itself: the stream goes on with the task.
+	const frame = page.waitForResponse((r) => r.url().includes("/v1/events") && r.url().includes(id));
+	await page.getByRole("button", { name: "Sign in" }).click();
+	assert.equal((await frame).status(), 200);
+	await page.locator(".live-live").waitFor();
+	const title = page.getByRole("heading", { level: 1 });
+	await title.getByText("ready").waitFor();
+	reads.length = 0;
+	await s.call("POST", `/v1/tasks/${id}/cancel`, {});
+	await title.getByText("cancelled").waitFor();
+	// It is read once after it was told, and not before: nothing asks for it in between.
+	assert.ok(reads.filter((p) => p === `/v1/tasks/${id}`).length <= 1, reads.join(", "));
+	await page.goto(`${s.url}/ui/default/batches/${batch}`);
+	await title.getByText("open").waitFor();
+	await page.locator(".live-live").waitFor();
+	await s.call("POST", `/v1/batches/${batch}:seal`);
+	await title.getByText("finished").waitFor();
 });

@@ -3,7 +3,20 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { createServer, request } from "node:http";
 import { after, test } from "node:test";
-import { accessible, closeBrowser, context, made, narrow, open, server, skip, tab, wide, writeTokens } from "./rig.mjs";
+import {
+	accessible,
+	closeBrowser,
+	context,
+	go,
+	made,
+	narrow,
+	open,
+	server,
+	skip,
+	tab,
+	wide,
+	writeTokens,
+} from "./rig.mjs";
 
 after(closeBrowser);
 
@@ -103,7 +116,7 @@ test("an answer that was cut after the commit: it is said, asked again, and happ
 			within.getByRole("button", { name, exact: true }).click();
 
 	// Without a dialog: the outcome offers to ask again.
-	await page.goto(`${via.url}/ui/default/tasks/${id}`);
+	await go(page, `default/tasks/${id}`);
 	await page.getByRole("button", { name: "Retry" }).waitFor();
 	await twice(/retry/, button("Retry"), button("Ask again"));
 	assert.deepEqual(
@@ -112,7 +125,7 @@ test("an answer that was cut after the commit: it is said, asked again, and happ
 	);
 
 	// A new task, which would be there twice.
-	await page.goto(`${via.url}/ui/default/queues/mail`);
+	await go(page, "default/queues/mail");
 	await page.getByRole("button", { name: "More actions" }).click();
 	await page.getByRole("menuitem", { name: "New task…" }).click();
 	await dialog.getByLabel(/Payload/).fill('{"n":1}');
@@ -125,13 +138,41 @@ test("an answer that was cut after the commit: it is said, asked again, and happ
 
 	// A cron that is run by hand, which would run twice.
 	await s.call("PUT", "/v1/crons/now", { schedule: "@yearly", overlap: "allow", template: { queue: "later" } });
-	await page.goto(`${via.url}/ui/default/crons/now`);
+	await go(page, "default/crons/now");
 	await page.getByRole("button", { name: "Trigger now" }).waitFor();
 	await twice(/:trigger/, button("Trigger now"), button("Ask again"));
 	assert.equal((await s.call("GET", "/v1/crons/now")).runs, 1);
 
+	// A limiter, which holds for the version that was read, and a batch, which is sealed once.
+	await s.call("PUT", "/v1/limiters/api", { concurrency: 2 });
+	await go(page, "default/limits/api");
+	await page.getByRole("button", { name: "Change…" }).click();
+	await dialog.getByLabel("Cost at once").fill("3");
+	const closed = async () => {
+		await button("Ask again", dialog)();
+		await dialog.waitFor({ state: "detached" });
+	};
+	await twice(/PUT \/v1\/limiters/, button("Save", dialog), closed);
+	const { version, concurrency } = await s.call("GET", "/v1/limiters/api");
+	assert.deepEqual([version, concurrency], ["2", 3]);
+	const { id: batch } = (await s.call("POST", "/v1/batches", {})).batch;
+	await go(page, `default/batches/${batch}`);
+	await page.getByRole("button", { name: "Seal…" }).click();
+	await twice(/:seal/, button("Seal", dialog), closed);
+	assert.equal((await s.call("GET", `/v1/batches/${batch}`)).state, "finished");
+
+	// A new batch, which would be there twice. A tag says where it is, so its id is not known before.
+	await go(page, "default/batches");
+	await page.getByRole("button", { name: "Open a batch…" }).click();
+	await dialog.getByLabel("Tag").fill("order 7");
+	await twice(/commit/, button("Open", dialog), async () => {
+		await button("Ask again", dialog)();
+		await page.waitForURL(/\/batches\/\w{26}/);
+	});
+	assert.equal((await s.call("GET", "/v1/batches")).batches.length, 2, "the one from before, and one new batch");
+
 	// Settings, which hold for the version that was read.
-	await page.goto(`${via.url}/ui/default/queues/mail/settings`);
+	await go(page, "default/queues/mail/settings");
 	await page.getByLabel("failures").first().fill("8");
 	await page.getByRole("button", { name: "Review 1 change…" }).click();
 	await twice(/PUT \/v1\/queues/, button("Change", dialog), async () => {
@@ -142,7 +183,7 @@ test("an answer that was cut after the commit: it is said, asked again, and happ
 	assert.deepEqual([set.version, set.max_attempts], ["1", 8]);
 
 	// A key at the revision that was read.
-	await page.goto(`${via.url}/ui/default/kv/stock?key=apples`);
+	await go(page, "default/kv/stock?key=apples");
 	await page.getByRole("button", { name: "Edit…" }).click();
 	await dialog.getByLabel("Value").fill("two");
 	await twice(/commit/, button("Store", dialog), async () => {
@@ -162,7 +203,7 @@ test("an answer that was cut after the commit: it is said, asked again, and happ
 
 	// Cancel with a reason, then delete: what is gone already is what was asked for.
 	const one = await s.create("other", {});
-	await page.goto(`${via.url}/ui/default/tasks/${one}`);
+	await go(page, `default/tasks/${one}`);
 	await page.getByRole("button", { name: "Cancel…" }).click();
 	await dialog.getByLabel(/Reason/).fill("not needed");
 	await twice(/cancel/, button("Cancel the task", dialog), async () => {
@@ -180,7 +221,7 @@ test("an answer that was cut after the commit: it is said, asked again, and happ
 	// Force release: the token of the next try is not retired by asking again.
 	const held = await s.create("held", {});
 	await s.claim("held", "w-1");
-	await page.goto(`${via.url}/ui/default/tasks/${held}`);
+	await go(page, `default/tasks/${held}`);
 	await page.getByRole("button", { name: "Force release…" }).click();
 	via.cuts = /force-release/;
 	await button("Force release", dialog)();
@@ -200,7 +241,7 @@ test("an answer that was cut after the commit: it is said, asked again, and happ
 
 	// A job about many tasks.
 	for (let i = 0; i < 3; i++) await dead(s, "broken");
-	await page.goto(`${via.url}/ui/default/dead?queue=broken`);
+	await go(page, "default/dead?queue=broken");
 	await page.getByRole("button", { name: "Redrive all of broken…" }).click();
 	await dialog.getByLabel(/^Type/).fill("3");
 	await twice(/POST \/v1\/bulk/, button("Redrive", dialog), async () => {
@@ -211,7 +252,7 @@ test("an answer that was cut after the commit: it is said, asked again, and happ
 	await button("Close", dialog)();
 
 	// A queue with its tasks.
-	await page.goto(`${via.url}/ui/default/queues/broken`);
+	await go(page, "default/queues/broken");
 	await page.getByRole("button", { name: "More actions" }).click();
 	await page.getByRole("menuitem", { name: "Delete…" }).click();
 	await dialog.getByLabel(/Type/).fill("broken");

@@ -44,11 +44,13 @@ test("each question has its answer within three actions", { skip, timeout: 900_0
 	git("push", "-q", remote, `${one}:refs/heads/main`, `${two}:refs/heads/next`);
 	const paused = await s.create("thumb", { n: 1 });
 	await s.call("POST", "/v1/queues/thumb:pause", { reason: "the resizer is being deployed" });
+	await s.call("PUT", "/v1/keyspaces/sent", { writers: true });
 	const order = await s.create("ship", { order: 7 }, { labels: { order: "7" }, kind: "ship.order" });
 	await settle(s, await s.claim("ship", "w-ship"), "complete", {
 		effects: {
 			ops: [
 				{ kv_put: { keyspace: "sent", key: "order/7", value: "ada" } },
+				{ kv_put: { keyspace: "sent", key: "latest", value: "7" } },
 				{
 					ref_transaction: { repo: "app", changes: [{ kind: "update", name: "refs/heads/main", old: one, new: two }] },
 				},
@@ -177,7 +179,14 @@ test("each question has its answer within three actions", { skip, timeout: 900_0
 		await see(/paused by dev/);
 		await see(/: the resizer is being deployed/);
 	});
-	await ask("Who wrote this key, who moved this ref?", /activity$/, async () => {
+	await ask("Who wrote this key?", /kv\/sent\?key=/, async () => {
+		await act(key("g k"));
+		await act(main.getByRole("table", { name: "Keyspaces" }).getByText("sent", { exact: true }).click());
+		await act(main.getByRole("table", { name: "Keys of sent" }).getByText("latest").click());
+		await see("written by task");
+		await main.getByRole("link", { name: tail(order) }).waitFor();
+	});
+	await ask("Who moved this ref?", /activity$/, async () => {
 		await act(key("g r"));
 		await act(main.getByText("app", { exact: true }).first().click());
 		await act(main.getByRole("link", { name: "Activity" }).click());

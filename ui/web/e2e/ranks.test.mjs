@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { closeBrowser, context, made, server, settled, skip, tab, tokensFile } from "./rig.mjs";
+import { closeBrowser, context, go, made, server, settled, skip, tab, tokensFile } from "./rig.mjs";
 
 after(closeBrowser);
 
@@ -24,6 +24,11 @@ const writes = /** @type {[string, string, unknown, string[]][]} */ ([
 	["PUT", "/v1/queues/mail/keys/ann", { weight: 2 }, ["admin"]],
 	["PUT", "/v1/crons/nightly", { schedule: "@daily", template: { queue: "mail" } }, ["admin"]],
 	["DELETE", "/v1/crons/none", undefined, ["admin"]],
+	["PUT", "/v1/limiters/api", { concurrency: 1 }, ["admin"]],
+	["DELETE", "/v1/limiters/none", undefined, ["admin"]],
+	["POST", "/v1/commit", { ops: [{ batch_open: {} }] }, ["admin"]],
+	["POST", "/v1/batches/BATCH:seal", undefined, ["admin"]],
+	["POST", "/v1/batches/BATCH:cancel", {}, ["responder", "admin"]],
 	["PUT", "/v1/queues/mail", { max_attempts: 3 }, ["admin"]],
 	["DELETE", "/v1/queues/none", undefined, ["admin"]],
 	["PUT", "/v1/kv/notes/keys/k", "v", ["admin"]],
@@ -46,7 +51,9 @@ test("buttons name the scope that is missing, and the server refuses what they w
 	s.token = boss.token;
 	await s.call("PUT", "/v1/keyspaces/notes", {});
 	await s.call("PUT", "/v1/crons/nightly", { schedule: "0 2 * * *", template: { queue: "reports" } });
+	await s.call("PUT", "/v1/limiters/api", { concurrency: 2 });
 	for (const [rank, { token }] of Object.entries(ranks)) {
+		const { id: batch } = (await s.call("POST", "/v1/batches", { on_done: { queue: "mail" } })).batch;
 		const ready = await s.create("mail", 1);
 		const dead = await s.create("broken", 1);
 		const a = await s.claim("broken");
@@ -65,29 +72,30 @@ test("buttons name the scope that is missing, and the server refuses what they w
 			"default/queues/mail/limits",
 			"default/crons",
 			"default/crons/nightly",
+			"default/limits",
+			"default/limits/api",
+			"default/batches",
+			`default/batches/${batch}`,
 			`default/tasks/${dead}`,
 			"default/dead",
 			"default/workers",
 			"default/kv/notes",
 			"settings",
 		]) {
-			await page.goto(`${s.url}/ui/${path}`);
-			await settled(page);
+			await go(page, path);
 			// Whatever is disabled for a scope says which.
 			for (const title of await page
 				.locator("main button:disabled[title*=scope]")
 				.evaluateAll((all) => all.map((b) => b.getAttribute("title") ?? "")))
 				assert.match(title, /needs (the|one of the) scopes? [a-z]+(:[a-z]+)?/, `${rank}, ${path}`);
 		}
-		await page.goto(`${s.url}/ui/default/queues/mail`);
-		await settled(page);
+		await go(page, "default/queues/mail");
 		await page.getByRole("button", { name: /^Pause/ }).click();
 		const items = page.getByRole("menuitem");
 		await items.first().waitFor();
 		for (const item of await items.all()) assert.equal(await item.isDisabled(), rank === "viewer", `${rank}: pause`);
 		assert.equal(await page.getByRole("link", { name: "Cluster" }).count(), 0, `${rank} sees no cluster`);
-		await page.goto(`${s.url}/ui/default/crons/nightly`);
-		await settled(page);
+		await go(page, "default/crons/nightly");
 		for (const [name, may] of /** @type {[string, string[]][]} */ ([
 			["Trigger now", ["responder", "admin"]],
 			["Pause", ["responder", "admin"]],
@@ -98,23 +106,40 @@ test("buttons name the scope that is missing, and the server refuses what they w
 				!may.includes(rank),
 				`${rank}: ${name}`,
 			);
+		await go(page, `default/batches/${batch}`);
+		for (const [name, may] of /** @type {[string, string[]][]} */ ([
+			["Seal…", ["admin"]],
+			["Cancel…", ["responder", "admin"]],
+		]))
+			assert.equal(
+				await page.getByRole("button", { name, exact: true }).isDisabled(),
+				!may.includes(rank),
+				`${rank}: ${name}`,
+			);
 		// The same requests by hand, with the session of the page.
+		const csrf = await page.evaluate(
+			async () => (await (await fetch("/v1/session", { headers: { "Millrace-Session": "hello" } })).json()).csrf,
+		);
 		for (const [method, path, body, may] of writes) {
 			const status = await page.evaluate(
-				async ([method, path, body]) => {
-					const session = await (await fetch("/v1/session", { headers: { "Millrace-Session": "hello" } })).json();
+				async ([csrf, method, path, body]) => {
 					const raw = typeof body === "string";
 					const r = await fetch(`${path}?ns=default`, {
 						method,
 						headers: {
-							"Millrace-Session": session.csrf,
+							"Millrace-Session": csrf,
 							"Content-Type": raw ? "application/octet-stream" : "application/json",
 						},
 						...(body === undefined || body === null ? {} : { body: raw ? body : JSON.stringify(body) }),
 					});
 					return r.status;
 				},
-				/** @type {[string, string, any]} */ ([method, path.replace("DEAD", dead).replace("READY", ready), body]),
+				/** @type {[string, string, string, any]} */ ([
+					csrf,
+					method,
+					path.replace("DEAD", dead).replace("READY", ready).replace("BATCH", batch),
+					body,
+				]),
 			);
 			if (may.includes(rank)) assert.notEqual(status, 403, `${rank}: ${method} ${path}`);
 			else assert.equal(status, 403, `${rank}: ${method} ${path}`);

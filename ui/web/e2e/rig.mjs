@@ -132,10 +132,10 @@ export class Server {
 		return list[0];
 	}
 
-	/** A link that signs in once. */
-	async link() {
+	/** A link that signs in once, and opens a path below /ui/. */
+	async link(path = "") {
 		const { code } = await this.call("POST", "/v1/session:code");
-		return `${this.url}/ui/#code=${code}`;
+		return `${this.url}/ui/${path}#code=${code}`;
 	}
 
 	/** Starts a millrace command that talks to this server, such as ["work", ...]. @param {string[]} args */
@@ -338,11 +338,33 @@ async function shown(page) {
 export async function open(t, s, path = "", o = {}) {
 	const c = o.context ?? (await context(t));
 	const page = await tab(t, c, o.allowed);
-	await page.goto(await s.link());
-	await page.getByRole("navigation", { name: "Places" }).waitFor();
-	if (path) await page.goto(`${s.url}/ui/${path}`);
+	await page.goto(await s.link(path));
 	await page.getByRole("heading", { level: 1 }).waitFor();
 	return page;
+}
+
+/** The kind of screen that a path below /ui/ leads to: the place, and how far into it. @param {string} path */
+const kindOf = (path) => {
+	const [ns, place, ...rest] = path.replace(/\?.*/, "").split("/");
+	return `${place ?? ns} ${rest.length}`;
+};
+
+/**
+ * Goes to another screen as a link does, and waits until it has read what it shows. Only where it is of the same kind, so that one could be
+ * taken for the other, is the page loaded again. @param {import("playwright-core").Page} page @param {string} path below /ui/
+ */
+export async function go(page, path) {
+	const at = new URL(page.url());
+	if (kindOf(path) === kindOf(at.pathname.replace(/^\/ui\//, ""))) {
+		await page.goto(`${at.origin}/ui/${path}`);
+		await settled(page);
+		return;
+	}
+	const before = await page.getByRole("heading", { level: 1 }).elementHandle();
+	await page.evaluate((to) => history.pushState(null, "", to), `/ui/${path}`);
+	await before?.waitForElementState("hidden"); // it is not in the document any more
+	await before?.dispose();
+	await settled(page);
 }
 
 /** Waits until the page has read what it shows. @param {import("playwright-core").Page} page */
@@ -351,14 +373,20 @@ export async function settled(page) {
 	await page.waitForFunction(() => !document.querySelector("[aria-busy=true]"));
 }
 
+/** @type {string | undefined} */
+let axe;
+
 /** Fails where axe finds something serious or critical on the page. @param {import("playwright-core").Page} page @param {string} what */
 export async function accessible(page, what) {
-	const axe = readFileSync(axePath, "utf8");
-	// Through the debugger, which the page's policy does not bind.
-	await page.evaluate(`${axe};undefined`);
+	// Through the debugger, which the page's policy does not bind. It stays as long as the page is not loaded again.
+	if (!(await page.evaluate(() => "axe" in window))) {
+		axe ??= readFileSync(axePath, "utf8");
+		await page.evaluate(`${axe};undefined`);
+	}
 	const found = await page.evaluate(async () => {
+		// The page has no frames, and its style sheets are read once.
 		// @ts-expect-error axe is what was put there
-		const r = await window.axe.run(document, { resultTypes: ["violations"] });
+		const r = await window.axe.run(document, { resultTypes: ["violations"], iframes: false, preload: false });
 		return r.violations
 			.filter((/** @type {any} */ v) => v.impact === "serious" || v.impact === "critical")
 			.map(

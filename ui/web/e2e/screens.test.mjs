@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { fill } from "./fill.mjs";
-import { accessible, closeBrowser, context, open, settled, skip, wide } from "./rig.mjs";
+import { accessible, closeBrowser, context, go, open, skip, wide } from "./rig.mjs";
 
 after(closeBrowser);
 
@@ -12,8 +12,7 @@ test("every screen is accessible, and fits a telephone", { skip, timeout: 300_00
 		const c = await context(t, { colorScheme });
 		const page = await open(t, s, "", { context: c });
 		for (const [name, path] of Object.entries(paths)) {
-			await page.goto(`${s.url}/ui/${path}`);
-			await settled(page);
+			await go(page, path);
 			assert.equal(
 				await page.locator(".failed").count(),
 				0,

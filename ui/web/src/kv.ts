@@ -72,6 +72,8 @@ export interface Value {
 	bytes: Uint8Array<ArrayBuffer>;
 	rev: string;
 	at: At[];
+	/** The task that wrote it last; undefined where none was kept. */
+	writer: Schemas["KeyWriter"] | undefined;
 }
 
 /**
@@ -90,7 +92,7 @@ export async function readValue(ns: string, keyspace: string, key: Uint8Array): 
 	const r = a.results?.[0];
 	if (!r) throw new ApiError(0, { code: "UNAVAILABLE", message: "the answer has no result" });
 	if (!r.found) return undefined;
-	return { bytes: bytesOf(r.value, r.value_base64), rev: r.rev ?? "", at: a.at ?? [] };
+	return { bytes: bytesOf(r.value, r.value_base64), rev: r.rev ?? "", at: a.at ?? [], writer: r.writer };
 }
 
 /** putValue stores a value. rev is the revision that the key must have: "0" is absent, undefined any. */

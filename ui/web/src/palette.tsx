@@ -2,6 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { useId, useLayoutEffect, useMemo, useRef, useState } from "react";
 import { api, call } from "./api/client";
+import { isName } from "./names";
 import { useNamespace } from "./namespace";
 import { usePlaces } from "./shell";
 
@@ -20,9 +21,11 @@ const shortcuts: [string, [string, string][]][] = [
 			["g q", "queues"],
 			["g t", "tasks"],
 			["g d", "dead letters"],
+			["g a", "batches"],
 			["g b", "bulk jobs"],
 			["g w", "workers"],
 			["g n", "crons"],
+			["g l", "limits"],
 			["g k", "keys"],
 			["g r", "repositories"],
 			["g s", "search"],
@@ -71,9 +74,6 @@ export function isId(text: string): boolean {
 	);
 }
 
-/** Where a text can begin the name of a queue. */
-const queueStart = /^[0-9A-Za-z][0-9A-Za-z._:-]{0,127}$/;
-
 /** Palette finds places, queues and tasks by what is typed, and lists the shortcuts. */
 export function Palette({ first, onClose }: { first: "search" | "keys"; onClose: () => void }) {
 	const ref = useRef<HTMLDialogElement>(null);
@@ -91,13 +91,18 @@ export function Palette({ first, onClose }: { first: "search" | "keys"; onClose:
 	const typed = text.trim();
 	const queues = useQuery({
 		queryKey: ["palette", ns, typed],
-		enabled: first === "search" && queueStart.test(typed) && !isId(typed),
+		enabled: first === "search" && isName(typed) && !isId(typed),
 		queryFn: () => call(api.GET("/v1/queues", { params: { query: { ns, prefix: typed, limit: 8 } } })),
 	});
 	const crons = useQuery({
 		queryKey: ["palette crons", ns, typed],
-		enabled: first === "search" && queueStart.test(typed) && !isId(typed),
+		enabled: first === "search" && isName(typed) && !isId(typed),
 		queryFn: () => call(api.GET("/v1/crons", { params: { query: { ns, prefix: typed, limit: 4 } } })),
+	});
+	const limiters = useQuery({
+		queryKey: ["palette limiters", ns, typed],
+		enabled: first === "search" && isName(typed) && !isId(typed),
+		queryFn: () => call(api.GET("/v1/limiters", { params: { query: { ns, prefix: typed, limit: 4 } } })),
 	});
 	const entries = useMemo<Entry[]>(() => {
 		const low = typed.toLowerCase();
@@ -118,6 +123,8 @@ export function Palette({ first, onClose }: { first: "search" | "keys"; onClose:
 		}
 		for (const c of crons.data?.crons ?? [])
 			out.push({ kind: "Cron", name: c.name ?? "", href: `/${ns}/crons/${encodeURIComponent(c.name ?? "")}` });
+		for (const x of limiters.data?.limiters ?? [])
+			out.push({ kind: "Limiter", name: x.name ?? "", href: `/${ns}/limits/${encodeURIComponent(x.name ?? "")}` });
 		for (const p of places)
 			if (p.name.toLowerCase().includes(low)) out.push({ kind: "Go", name: p.name, href: p.to.replace("$ns", ns) });
 		if (typed && !isId(typed)) {
@@ -133,7 +140,7 @@ export function Palette({ first, onClose }: { first: "search" | "keys"; onClose:
 			});
 		}
 		return out.slice(0, 14);
-	}, [typed, queues.data, crons.data, places, ns]);
+	}, [typed, queues.data, crons.data, limiters.data, places, ns]);
 	const go = (e: Entry | undefined, tab: boolean) => {
 		if (!e) return;
 		if (tab) window.open(`/ui${e.href}`, "_blank", "noopener");

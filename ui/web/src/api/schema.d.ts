@@ -1237,7 +1237,7 @@ export interface paths {
         };
         /**
          * Read a key.
-         * @description Read a key. The answer is its value, byte for byte, as an attachment, so that a browser does not show it; the header Millrace-Rev is its revision.
+         * @description Read a key. The answer is its value, byte for byte, as an attachment, so that a browser does not show it; the header Millrace-Rev is its revision. Where the keyspace keeps writers, Millrace-Writer names the task that wrote it last, and the token of the attempt behind a blank; without the header, none was kept.
          */
         get: operations["getKvKeyspaceKeysKey"];
         /**
@@ -1993,7 +1993,7 @@ export interface paths {
         };
         /**
          * Tell what changes, as server-sent events, for 15 minutes.
-         * @description Tell what changes, as server-sent events, for 15 minutes. An event has the name of its topic, and as data an object: topic, stamp and at (when and where it was read), rows, those that have changed, and gone, the ids of rows that are not there any more. With whole, rows are all there are. With partial, rows are not all there are. With error, the topic is of what is not there, and is not told of further; the others are. A row of a queue is a QueueStats, of a task a Task without its payload and its result, of a job a BulkJob, of overview an Overview, and of a worker a Worker, whose times are to 10 seconds. Of cluster a row has one field, and its id follows from that: node is a ClusterNode (node:NUMBER), shard a ClusterShard (shard:NUMBER), link a ClusterLink (link:FROM:TO), loss a ClusterLoss (loss:NODE), and cluster has the other fields of a ClusterStatusResponse (cluster). The id of another row is its name or id, or overview; that of a worker is its id, a line feed and its host. Topics are read each second, those of a task four times. A comment comes each 15 seconds.
+         * @description Tell what changes, as server-sent events, for 15 minutes. An event has the name of its topic, and as data an object: topic, stamp and at (when and where it was read), rows, those that have changed, and gone, the ids of rows that are not there any more. With whole, rows are all there are. With partial, rows are not all there are. With error, the topic is of what is not there, or of what the token may not be told, and is not told of further; the others are. A row of a queue is a QueueStats, of a task a Task without its payload and its result, of a job a BulkJob, of overview an Overview, of a limiter a Limiter as a list has it, of crons a Cron, of a batch a Batch, both without the payloads of their templates, and of a worker a Worker, whose times are to 10 seconds. Of crons the first 100 by name are told. Of cluster a row has one field, and its id follows from that: node is a ClusterNode (node:NUMBER), shard a ClusterShard (shard:NUMBER), link a ClusterLink (link:FROM:TO), loss a ClusterLoss (loss:NODE), and cluster has the other fields of a ClusterStatusResponse (cluster). The id of another row is its name or id, or overview; that of a worker is its id, a line feed and its host. Topics are read each second, crons every other one, those of a task four times. A comment comes each 15 seconds.
          */
         get: operations["getEvents"];
         put?: never;
@@ -2453,6 +2453,9 @@ export interface components {
             task_snooze?: components["schemas"]["TaskSnooze"];
             task_cancel?: components["schemas"]["TaskCancel"];
             queue_pause?: components["schemas"]["QueuePause"];
+            batch_open?: components["schemas"]["BatchOpen"];
+            batch_seal?: components["schemas"]["BatchSeal"];
+            batch_cancel?: components["schemas"]["BatchCancel"];
             kv_put?: components["schemas"]["KVPut"];
             kv_delete?: components["schemas"]["KVDelete"];
             kv_check?: components["schemas"]["KVCheck"];
@@ -2495,6 +2498,93 @@ export interface components {
             reason?: string;
             /** @description let it go on instead */
             resume?: boolean;
+        };
+        /** @description BatchOpen opens a batch, as the method Open does. Later ops of the commit can add tasks to it, if it has an id. */
+        BatchOpen: {
+            /** @description 26 characters of base32; made by the server when empty */
+            id?: string;
+            /** @description at most 16: names of 1 to 63 B, values of at most 128 B */
+            labels?: {
+                [key: string]: string;
+            };
+            /** @description made when the batch finishes, however its tasks ended */
+            on_done?: components["schemas"]["TaskTemplate"];
+            /** @description made then if each of the tasks was completed and the batch was not cancelled */
+            on_success?: components["schemas"]["TaskTemplate"];
+            /** @description at most 128 B: the batch is in the partition of this tag; mutually exclusive with id */
+            tag?: string;
+        };
+        /** @description TaskTemplate is what the tasks of a cron, or the follow-ups of a batch, are made of. Its fields are those of TaskSpec, under the same numbers. */
+        TaskTemplate: {
+            queue: string;
+            /** @description default: the queue's name */
+            kind?: string;
+            /** @description Any JSON value, kept byte for byte. at most 1 MiB */
+            payload?: unknown;
+            /** @description Instead of payload: any bytes. */
+            payload_base64?: string;
+            /** @description default application/json */
+            content_type?: string;
+            /** @description at most 30, together 4 KiB; a task of a cron gets millrace-cron and millrace-slot besides */
+            headers?: components["schemas"]["Header"][];
+            /** @description 0 to 9 */
+            priority?: number;
+            /**
+             * Format: int32
+             * @description 1 to 1,000; 0 = the queue's
+             */
+            max_attempts?: number;
+            /**
+             * Format: int32
+             * @description 1 to 1,000; 0 = the queue's
+             */
+            max_crashes?: number;
+            /**
+             * Format: int32
+             * @description 1 to 1,000,000; 0 = off; unset = the queue's
+             */
+            max_deliveries?: number;
+            /**
+             * @description 1 s to 24 h; unset = the queue's From 1s to 24h (1 days).
+             * @example 1.5s
+             * @example 90s
+             * @example 1h30m
+             */
+            lease?: string;
+            /**
+             * @description unset = the queue's, or none From 1ms to 87672h (3653 days).
+             * @example 1.5s
+             * @example 90s
+             * @example 1h30m
+             */
+            max_run?: string;
+            retry?: components["schemas"]["Retry"];
+            /** @description at most 16: names of 1 to 63 B, values of at most 128 B */
+            labels?: {
+                [key: string]: string;
+            };
+            /** @description at most 128 B; without a tag it must name the partition of the cron, or of the batch */
+            key?: string;
+            /** @description at most 128 B; it must name the partition of the cron, or of the batch */
+            tag?: string;
+            /** @description 1 to 1,000,000: what each task weighs in shares and rates; default 1 */
+            cost?: number;
+            /** @description at most 4, together with those of the queue */
+            limiters?: string[];
+        } & unknown;
+        /** @description BatchSeal says that a batch of the commit's partition gets no more tasks, as the method Seal does. */
+        BatchSeal: {
+            id: string;
+        };
+        /** @description BatchCancel seals a batch of the commit's partition and cancels its tasks, as the method Cancel does. */
+        BatchCancel: {
+            id: string;
+            /** @description at most 256 B */
+            reason?: string;
+            /** @description tasks per second, 1 to 1,000,000; default 1,000 */
+            rate?: number;
+            /** @description running tasks are taken from their workers at once */
+            force?: boolean;
         };
         /** @description KVPut stores a value. */
         KVPut: {
@@ -2881,64 +2971,6 @@ export interface components {
             /** @enum {string} */
             catch_up?: "one" | "none" | "all";
         };
-        /** @description TaskTemplate is what the tasks of a cron, or the follow-ups of a batch, are made of. Its fields are those of TaskSpec, under the same numbers. */
-        TaskTemplate: {
-            queue: string;
-            /** @description default: the queue's name */
-            kind?: string;
-            /** @description Any JSON value, kept byte for byte. at most 1 MiB */
-            payload?: unknown;
-            /** @description Instead of payload: any bytes. */
-            payload_base64?: string;
-            /** @description default application/json */
-            content_type?: string;
-            /** @description at most 30, together 4 KiB; a task of a cron gets millrace-cron and millrace-slot besides */
-            headers?: components["schemas"]["Header"][];
-            /** @description 0 to 9 */
-            priority?: number;
-            /**
-             * Format: int32
-             * @description 1 to 1,000; 0 = the queue's
-             */
-            max_attempts?: number;
-            /**
-             * Format: int32
-             * @description 1 to 1,000; 0 = the queue's
-             */
-            max_crashes?: number;
-            /**
-             * Format: int32
-             * @description 1 to 1,000,000; 0 = off; unset = the queue's
-             */
-            max_deliveries?: number;
-            /**
-             * @description 1 s to 24 h; unset = the queue's From 1s to 24h (1 days).
-             * @example 1.5s
-             * @example 90s
-             * @example 1h30m
-             */
-            lease?: string;
-            /**
-             * @description unset = the queue's, or none From 1ms to 87672h (3653 days).
-             * @example 1.5s
-             * @example 90s
-             * @example 1h30m
-             */
-            max_run?: string;
-            retry?: components["schemas"]["Retry"];
-            /** @description at most 16: names of 1 to 63 B, values of at most 128 B */
-            labels?: {
-                [key: string]: string;
-            };
-            /** @description at most 128 B; without a tag it must name the partition of the cron, or of the batch */
-            key?: string;
-            /** @description at most 128 B; it must name the partition of the cron, or of the batch */
-            tag?: string;
-            /** @description 1 to 1,000,000: what each task weighs in shares and rates; default 1 */
-            cost?: number;
-            /** @description at most 4, together with those of the queue */
-            limiters?: string[];
-        } & unknown;
         TriggerCronRequest: {
             /** @description of the task, 26 characters of base32; made by the server when empty, and then the call is not repeatable */
             id?: string;
@@ -3122,20 +3154,22 @@ export interface components {
             order?: "fifo" | "strict";
             /**
              * Format: int64
-             * @description tasks that run at once, per partition; 0 = no bound
+             * @description tasks that run at once; 0 = no bound
              */
             concurrency?: number;
-            /** @description of the queue, per partition; unset: no bound */
+            /** @description of the queue; unset: no bound */
             rate?: components["schemas"]["Rate"];
             /** @description of each key */
             per_key?: components["schemas"]["KeyLimits"];
             /**
              * Format: int32
-             * @description workers that have tasks at once, per partition; 0 = no bound
+             * @description workers that have tasks at once; 0 = no bound
              */
             max_workers?: number;
             /** @description at most 4 limiters that each of its tasks needs besides those that the task names */
             limiters?: string[];
+            /** @description read-only: something bounds or orders the queue as a whole, so its tasks are made in partition 0 */
+            pinned?: boolean;
         };
         /** @description QueueCeilings bound what a task may ask for itself: a create beyond one is refused. 0, or unset, bounds nothing. */
         QueueCeilings: {
@@ -3234,6 +3268,8 @@ export interface components {
              */
             kind?: "plain";
             quota?: components["schemas"]["KeyspaceQuota"];
+            /** @description keep with each key the task that wrote it last, 26 bytes a key; from format 4 on */
+            writers?: boolean;
         };
         /** @description KeyspaceQuota limits a keyspace; 0 means no limit. Puts beyond a limit are refused; deletes and reads go on. */
         KeyspaceQuota: {
@@ -4072,6 +4108,8 @@ export interface components {
             sum?: string;
             /** @description kv_delete_range with count */
             count?: number;
+            /** @description batch_open, batch_seal, batch_cancel */
+            batch?: string;
             /** @description task_create: the task that holds the unique key became what was sent */
             replaced?: boolean;
             /** @description ref_transaction */
@@ -5013,6 +5051,14 @@ export interface components {
             value_base64?: string;
             rev?: string;
             found?: boolean;
+            /** @description as in KVGetResponse */
+            writer?: components["schemas"]["KeyWriter"];
+        };
+        /** @description KeyWriter is the task that wrote a key: by the effects of an attempt, or in a commit under its lease. */
+        KeyWriter: {
+            task?: string;
+            /** @description of the attempt */
+            token?: string;
         };
         KeyPage: {
             /** @description in the byte order of their keys, or against it */
@@ -5038,6 +5084,8 @@ export interface components {
             rev?: string;
             /** @description of the value; with head or keys_only */
             size?: number;
+            /** @description as in KVGetResponse */
+            writer?: components["schemas"]["KeyWriter"];
         };
         /** @description KVPrefix stands for all keys of a range that begin with it. */
         KVPrefix: {
@@ -5174,6 +5222,35 @@ export interface components {
             recent_task_creates_per_second?: number;
             /** @description that passed beyond the rate and are not made good yet */
             overshoot_task_creates?: number;
+            /** @description of these bounds, in the last 24 hours */
+            refusals?: components["schemas"]["Refusals"];
+        };
+        /** @description Refusals are what bounds refused in the last 24 hours, to half an hour. Each node counts in its memory what it refused itself, from its start on. What was held up for a rate counts once. */
+        Refusals: {
+            /** @description those that refused anything, the one that refused most first */
+            bounds?: components["schemas"]["BoundRefusals"][];
+            /** @description those whose counts these are, by name */
+            nodes?: components["schemas"]["RefusalNode"][];
+            /** @description a node did not answer, or did not count all bounds by themselves */
+            partial?: boolean;
+        };
+        /** @description BoundRefusals is how often a bound refused something. */
+        BoundRefusals: {
+            /** @description the field that sets it, such as key_bytes; any other limit of a namespace: as errors name it, such as max_tasks */
+            bound?: string;
+            count?: number;
+            /** Format: date-time */
+            last?: string;
+        };
+        /** @description RefusalNode is a node that counts what it refuses. */
+        RefusalNode: {
+            /** @description its name */
+            node?: string;
+            /**
+             * Format: date-time
+             * @description its start
+             */
+            since?: string;
         };
         SetTenantResponse: {
             /** @description rises only when something changes; 0: it has no bounds, and is not configured any more */
@@ -5822,6 +5899,8 @@ export interface components {
             overshoot_key_writes?: number;
             /** @description the same of bytes */
             overshoot_key_bytes_written?: number;
+            /** @description of these bounds, and of other limits of what is in the namespace, in the last 24 hours */
+            refusals?: components["schemas"]["Refusals"];
         };
         DeleteNamespaceResponse: {
             existed?: boolean;
@@ -6068,6 +6147,8 @@ export interface components {
         "Millrace-Index": string;
         /** @description The revision of the key, or of the repository's refs. */
         "Millrace-Rev": string;
+        /** @description The task that wrote the key last, and the token of its attempt behind a blank. */
+        "Millrace-Writer": string;
         /** @description The length of the whole content in bytes, where the body may be a part of it. */
         "Millrace-Size": string;
         /** @description The content type that the client gave. */
@@ -10191,6 +10272,7 @@ export interface operations {
             200: {
                 headers: {
                     "Millrace-Rev": components["headers"]["Millrace-Rev"];
+                    "Millrace-Writer": components["headers"]["Millrace-Writer"];
                     "Content-Disposition": components["headers"]["Content-Disposition"];
                     "Millrace-Index": components["headers"]["Millrace-Index"];
                     [name: string]: unknown;
@@ -13432,7 +13514,7 @@ export interface operations {
                 forward?: "0" | "1";
                 /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
                 hop?: "0" | "1";
-                /** @description 1 to 64, separated by commas: overview (as GET /v1/overview), queues, queue:NAME, task:ID, bulk:ID, workers, cluster (scope cluster). */
+                /** @description 1 to 64, separated by commas: overview (as GET /v1/overview), queues, queue:NAME, task:ID, bulk:ID, batch:ID, crons, limiters, workers, cluster (scope cluster). */
                 topics: string;
             };
             header?: {

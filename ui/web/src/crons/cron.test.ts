@@ -12,10 +12,12 @@ import {
 	formOf,
 	halfDayBefore,
 	inUTC,
+	isOpen,
 	markOf,
 	markOfTime,
 	missing,
 	type Run,
+	ranOf,
 	settingsOf,
 	slotText,
 	standing,
@@ -212,4 +214,23 @@ it("makes ids of tasks that are in the order of their times", () => {
 	expect(first).toMatch(/^[0-7][0-9A-HJKMNP-TV-Z]{25}$/);
 	expect(taskId(random, 1_700_000_000_000)).toBe(first);
 	expect(taskId("00000000000000000000000000000000", 1_700_000_000_001) > first).toBe(true);
+});
+
+it("sees when a cron has run, and when a run has ended", () => {
+	const c: Cron = { name: "a", schedule: "@daily", template: { queue: "q" }, runs: 1 };
+	const of = (...list: Cron[]) => ranOf(list);
+	expect(ranOf(undefined)).toBeUndefined();
+	expect(of(c)).toBe(of({ ...c, paused: true, next_at: "2026-01-01T00:00:00Z" }));
+	expect(of(c)).not.toBe(of({ ...c, runs: 2 }));
+	expect(of({ ...c, last_run: { state: "running" } })).not.toBe(of({ ...c, last_run: { state: "completed" } }));
+	expect(of(c)).not.toBe(of(c, { ...c, name: "b" }));
+	// One that has not run has no runs to be read.
+	expect(of(c)).toBe(of(c, { ...c, name: "b", runs: 0 }));
+	const runs: Run[] = [
+		{ outcome: "waiting" },
+		{ outcome: "started", state: "ready" },
+		{ outcome: "started", state: "completed" },
+		{ outcome: "skipped" },
+	];
+	expect(runs.map(isOpen)).toEqual([true, true, false, false]);
 });

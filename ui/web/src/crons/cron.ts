@@ -1,5 +1,6 @@
 import type { Schemas } from "../api/client";
 import { many, parseSpan, parseTime, span } from "../format";
+import { isName } from "../names";
 import { indented } from "../parts/bytes";
 import { labelLines, localInput, readLabels } from "../parts/fields";
 
@@ -37,6 +38,15 @@ export function standing(c: Cron): "paused" | "waits" | "over" | "on" {
 	if (c.paused) return "paused";
 	if (c.waiting_at) return "waits";
 	return c.next_at ? "on" : "over";
+}
+
+/** isOpen tells whether more is to come of a run. */
+export const isOpen = (run: Run): boolean => markOf(run).shape === "open";
+
+/** ranOf changes whenever one of some crons has run, or its last run has ended. */
+export function ranOf(crons: readonly Cron[] | undefined): string | undefined {
+	const ran = crons?.filter((c) => c.runs);
+	return ran?.map((c) => `${c.name} ${c.runs} ${c.last_run?.state ?? ""}`).join(",");
 }
 
 /** took is how long the task of a run ran, in milliseconds; undefined where it has not ended, or is not known any more. */
@@ -319,14 +329,12 @@ export function configOf(base: Cron | undefined, f: Form, bytes: (text: string) 
 	return out as unknown as CronConfig;
 }
 
-const name = /^[0-9A-Za-z][0-9A-Za-z._:-]{0,127}$/;
-
 /** wrongOf says what is wrong with a form, before the server is asked. What a schedule and a zone may be, the server alone says. */
 export function wrongOf(f: Form, json: boolean): Partial<Record<keyof Form, string>> {
 	const out: Partial<Record<keyof Form, string>> = {};
-	if (f.name !== "" && !name.test(f.name)) out.name = "must be letters, digits and . _ : - and at most 128 of them";
-	if (f.queue.trim() !== "" && !name.test(f.queue.trim())) out.queue = "must be the name of a queue";
-	if (f.kind.trim() !== "" && !name.test(f.kind.trim())) out.kind = "must be letters, digits and . _ : -";
+	if (f.name !== "" && !isName(f.name)) out.name = "must be letters, digits and . _ : - and at most 128 of them";
+	if (f.queue.trim() !== "" && !isName(f.queue.trim())) out.queue = "must be the name of a queue";
+	if (f.kind.trim() !== "" && !isName(f.kind.trim())) out.kind = "must be letters, digits and . _ : -";
 	for (const key of ["jitter", "lease"] as const)
 		if (f[key].trim() !== "" && parseSpan(f[key].trim()) === undefined)
 			out[key] = "must be a duration such as 90s or 1h30m";

@@ -1,15 +1,15 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
-import { type ReactNode, useId, useMemo, useState } from "react";
+import { useId, useMemo, useState } from "react";
 import { api, call, raw } from "../api/client";
 import { type ApiError, asApiError } from "../api/errors";
-import { visible } from "../format";
 import { fromBase64, toBase64 } from "../key-text";
 import { useNamespace } from "../namespace";
 import { Button, Loading, ReadFailed } from "../parts/basic";
 import { textOf } from "../parts/bytes";
 import { Confirm, Dialog } from "../parts/dialog";
 import { Diff } from "../parts/diff-view";
+import { Field, TextField } from "../parts/field";
 import { partOf } from "../parts/json-part";
 import { toast } from "../parts/toast";
 import {
@@ -128,27 +128,14 @@ function CronForm({ from, onClose }: { from: Read | undefined; onClose: () => vo
 		label: string,
 		more: { hint?: string; otherwise?: string; wide?: boolean; list?: string } = {},
 	) => (
-		<Field
+		<TextField
 			key={key}
 			label={label}
-			hint={more.hint}
+			value={String(form[key] ?? "")}
 			wrong={wrong[key] ?? (bad === key ? " " : undefined)}
-			wide={more.wide ?? false}
-		>
-			{(id, note) => (
-				<input
-					id={id}
-					value={String(form[key] ?? "")}
-					placeholder={more.otherwise}
-					list={more.list}
-					aria-invalid={!!wrong[key] || bad === key}
-					aria-describedby={note}
-					autoComplete="off"
-					spellCheck={false}
-					onChange={(e) => put(key, e.target.value)}
-				/>
-			)}
-		</Field>
+			onChange={(v) => put(key, v)}
+			{...more}
+		/>
 	);
 	return (
 		<Confirm
@@ -280,31 +267,6 @@ function CronForm({ from, onClose }: { from: Read | undefined; onClose: () => vo
 /** zoneNames are zones that this browser knows, as a help to type: which there are, the server says. */
 function zoneNames(): string[] {
 	return Intl.supportedValuesOf?.("timeZone") ?? [];
-}
-
-function Field({
-	label,
-	hint,
-	wrong,
-	wide,
-	children,
-}: {
-	label: string;
-	hint?: string | undefined;
-	wrong?: string | undefined;
-	wide?: boolean;
-	children: (id: string, note: string) => ReactNode;
-}) {
-	const id = useId();
-	return (
-		<div className={wide ? "field" : "field setting"}>
-			<label htmlFor={id}>{label}</label>
-			{children(id, `${id}-note`)}
-			<small id={`${id}-note`} className={wrong ? "hue-dead" : "dim"}>
-				{visible(wrong?.trim() || hint || "")}
-			</small>
-		</div>
-	);
 }
 
 function Choice<T extends string>({

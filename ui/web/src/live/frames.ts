@@ -10,7 +10,7 @@ export interface Frame {
 	rows: Record<string, unknown>[];
 	/** Ids of rows that are gone. */
 	gone?: string[];
-	/** The topic is of what is not there. The other topics of the stream go on. */
+	/** The topic is of what is not there, or not for this token. The other topics of the stream go on. */
 	error?: { code?: string };
 }
 
@@ -19,6 +19,8 @@ export interface Topic {
 	stamp: string;
 	at: { partition: number; index: string }[];
 	partial: boolean;
+	/** When its last frame came, by the clock of this browser: what was asked for after that is newer, such as after a write. */
+	came: number;
 	rows: ReadonlyMap<string, Record<string, unknown>>;
 }
 
@@ -47,7 +49,7 @@ export function fold(known: Topic | undefined, frame: Frame): Topic | undefined 
 	const rows = new Map(frame.whole ? [] : known?.rows);
 	for (const row of frame.rows) rows.set(rowId(row, frame.topic), row);
 	for (const id of frame.gone ?? []) rows.delete(id);
-	return { stamp: frame.stamp, at: frame.at ?? [], partial: frame.partial ?? false, rows };
+	return { stamp: frame.stamp, at: frame.at ?? [], partial: frame.partial ?? false, came: Date.now(), rows };
 }
 
 /** asFrame makes one whole frame of what is known, for a tab that knows nothing. */

@@ -1,11 +1,12 @@
 import { useEffect, useMemo, useSyncExternalStore } from "react";
 import { send, sessionHeader, withPlace } from "../api/client";
+import { asApiError } from "../api/errors";
 import { asFrame, type Frame, fold, Parser, type Topic } from "./frames";
 
 // One stream per browser and namespace. The tab that holds a Web Lock reads the stream and passes its frames on over a channel; every tab
 // says which topics it shows. Where the browser has no Web Locks (plain http to another host), each tab that can be seen reads for itself.
 
-type Status = "connecting" | "live" | "failing" | "paused";
+export type Status = "connecting" | "live" | "failing" | "paused";
 
 /** Hidden tabs watch nothing after this many milliseconds. */
 const hiddenAfter = 60_000;
@@ -197,11 +198,13 @@ class Live {
 		if (this.streamed.length === 0 || this.closed) return;
 		const stop = new AbortController();
 		this.stream = stop;
-		this.follow(stop).catch(() => {
+		this.follow(stop).catch((e) => {
 			if (this.stream !== stop) return;
 			this.failures++;
 			this.tell("failing");
-			const most = Math.min(longestWait, firstWait * 2 ** (this.failures - 1));
+			// None of the topics is for this token: other topics are asked for at once, these again as seldom as can be.
+			const refused = asApiError(e).code === "PERMISSION_DENIED";
+			const most = refused ? longestWait : Math.min(longestWait, firstWait * 2 ** (this.failures - 1));
 			this.retryTimer = setTimeout(() => this.connect(), most / 2 + (Math.random() * most) / 2);
 		});
 	}

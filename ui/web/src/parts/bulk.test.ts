@@ -12,6 +12,7 @@ test("a job's id is one of the server's: time first, partition 0", () => {
 test("a filter is written as the tasks' screen reads it", () => {
 	const f = { queue: "mail", state: "dead" as const, fingerprint: "3f9c", labels: { order: "7", who: "ada b" } };
 	expect(filterText(f)).toBe('queue:mail state:dead error:3f9c label.order:7 label.who:"ada b"');
+	expect(filterText({ batch: "01KAJ0C7Q4G0AAAAAAAAAA5T8R" })).toBe("batch:01KAJ0C7Q4G0AAAAAAAAAA5T8R");
 	expect(filterText(undefined)).toBe("");
 });
 

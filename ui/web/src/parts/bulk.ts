@@ -87,6 +87,7 @@ export function filterText(f: TaskFilter | undefined): string {
 		["worker", f.worker],
 		["unique", f.unique],
 		["error", f.fingerprint],
+		["batch", f.batch],
 		["after", f.from],
 		["before", f.to],
 		...Object.entries(f.labels ?? {}).map(([k, v]): [string, string] => [`label.${k}`, v]),

@@ -1,11 +1,12 @@
 import { useQueryClient } from "@tanstack/react-query";
-import { useId, useState } from "react";
+import { useState } from "react";
 import { useAct } from "../act";
 import { api, call } from "../api/client";
 import { asApiError } from "../api/errors";
-import { visible } from "../format";
+import { rateText } from "./bounds";
 import { Confirm } from "./dialog";
-import { addressable, type KeyForm, keyFormOf, keySettingsOf, keyWrong, type Lane, rateText } from "./key-share";
+import { TextField } from "./field";
+import { addressable, type KeyForm, keyFormOf, keySettingsOf, keyWrong, type Lane } from "./key-share";
 import { operate } from "./queue-acts";
 import { Table } from "./table";
 import { toast } from "./toast";
@@ -69,7 +70,7 @@ export function KeyDialog({ queue, lane, onClose }: { queue: string; lane: Lane 
 	const to = keySettingsOf(form);
 	const changes = lane ? changed(was, form) : [];
 	const input = (name: keyof KeyForm, label: string, otherwise: string) => (
-		<Input
+		<TextField
 			label={label}
 			value={form[name]}
 			otherwise={otherwise}
@@ -148,38 +149,4 @@ function changed(from: KeyForm, to: KeyForm) {
 		{ name: "tasks at once", from: from.concurrency || "the queue's", to: to.concurrency.trim() || "the queue's" },
 		{ name: "rate", from: rate(from), to: rate(to) },
 	].filter((c) => c.from !== c.to);
-}
-
-function Input({
-	label,
-	value,
-	otherwise,
-	wrong,
-	onChange,
-}: {
-	label: string;
-	value: string;
-	otherwise: string;
-	wrong: string | undefined;
-	onChange: (v: string) => void;
-}) {
-	const id = useId();
-	return (
-		<div className="field setting">
-			<label htmlFor={id}>{label}</label>
-			<input
-				id={id}
-				value={value}
-				placeholder={otherwise}
-				aria-invalid={wrong !== undefined}
-				aria-describedby={`${id}-note`}
-				autoComplete="off"
-				spellCheck={false}
-				onChange={(e) => onChange(e.target.value)}
-			/>
-			<small id={`${id}-note`} className="hue-dead">
-				{visible(wrong ?? "")}
-			</small>
-		</div>
-	);
 }

@@ -1,15 +1,5 @@
 import { expect, it } from "vitest";
-import {
-	addressable,
-	keyFormOf,
-	keySettingsOf,
-	keyWrong,
-	laneId,
-	lanesOf,
-	owedText,
-	part,
-	rateText,
-} from "./key-share";
+import { addressable, keyFormOf, keySettingsOf, keyWrong, laneId, lanesOf, owedText, part } from "./key-share";
 
 const answer = {
 	keys: [
@@ -32,12 +22,9 @@ it("puts the tasks without a key in their place", () => {
 	expect(laneId({ key: "" })).not.toBe(laneId({ key: "", unkeyed: true }));
 });
 
-it("writes parts, what is owed, and rates", () => {
+it("writes parts, and what is owed", () => {
 	expect([part(undefined), part(0), part(0.004), part(0.335), part(1)]).toEqual(["–", "0 %", "< 1 %", "34 %", "100 %"]);
 	expect([owedText(undefined), owedText(1200), owedText(-3)]).toEqual(["even", "1,200 behind", "3 ahead"]);
-	expect(rateText({ limit: 600, per: "60s", burst: 50 })).toBe("600 per 1m, burst 50");
-	expect(rateText({ limit: 1, per: "1s" })).toBe("1 per 1s");
-	expect(rateText(undefined)).toBeUndefined();
 });
 
 it("reads the settings of a key back as they were typed", () => {
@@ -51,8 +38,8 @@ it("says what is wrong with the settings of a key", () => {
 	const f = keyFormOf(undefined);
 	expect(keyWrong(f)).toEqual({});
 	expect(Object.keys(keyWrong({ ...f, weight: "1001", concurrency: "-1", limit: "5" }))).toEqual([
-		"concurrency",
 		"weight",
+		"concurrency",
 		"per",
 	]);
 	expect(Object.keys(keyWrong({ ...f, per: "1m" }))).toEqual(["limit"]);

@@ -1,9 +1,8 @@
 import type { Schemas } from "../api/client";
-import { count, parseSpan, parseTime } from "../format";
-import { spanText } from "./queue-config";
+import { count, parseTime } from "../format";
+import { type BoundsForm, boundsFormOf, boundsOf, boundsWrong, number, text, wholeWrong } from "./bounds";
 
 export type QueueKey = Schemas["QueueKey"];
-export type Rate = Schemas["Rate"];
 export type KeySettings = Schemas["KeySettings"];
 
 export const keySorts = ["backlog", "oldest", "owed", "name"] as const;
@@ -63,58 +62,25 @@ export function owedText(owed: number | undefined): string {
 	return owed > 0 ? `${count(owed)} behind` : `${count(-owed)} ahead`;
 }
 
-/** rateText writes a rate: "600 per 1m, burst 50". */
-export function rateText(r: Rate | undefined): string | undefined {
-	if (!r) return undefined;
-	const per = parseSpan(r.per);
-	return `${count(r.limit)} per ${per === undefined ? r.per : spanText(per)}${r.burst ? `, burst ${count(r.burst)}` : ""}`;
-}
-
 /** KeyForm is what is set for a key, as it is typed. */
-export interface KeyForm {
+export interface KeyForm extends BoundsForm {
 	weight: string;
-	concurrency: string;
-	limit: string;
-	per: string;
-	burst: string;
 }
-
-const text = (n: number | undefined) => (n ? String(n) : "");
 
 export function keyFormOf(s: KeySettings | undefined): KeyForm {
-	const per = parseSpan(s?.rate?.per);
-	return {
-		weight: text(s?.weight),
-		concurrency: text(s?.concurrency),
-		limit: text(s?.rate?.limit),
-		per: per === undefined ? (s?.rate?.per ?? "") : spanText(per),
-		burst: text(s?.rate?.burst),
-	};
+	return { weight: text(s?.weight), ...boundsFormOf(s) };
 }
 
 /** keySettingsOf is what a form asks for. */
 export function keySettingsOf(f: KeyForm): KeySettings {
-	const number = (s: string) => (s.trim() === "" ? undefined : Number(s));
-	const [weight, concurrency, limit, burst] = [f.weight, f.concurrency, f.limit, f.burst].map(number);
-	return {
-		...(weight ? { weight } : {}),
-		...(concurrency ? { concurrency } : {}),
-		...(limit || f.per.trim() !== ""
-			? { rate: { limit: limit ?? 0, per: f.per.trim(), ...(burst ? { burst } : {}) } }
-			: {}),
-	};
+	const weight = number(f.weight);
+	return { ...(weight ? { weight } : {}), ...boundsOf(f) };
 }
 
 /** keyWrong says what is wrong with a form, before the server is asked. */
 export function keyWrong(f: KeyForm): Partial<Record<keyof KeyForm, string>> {
-	const out: Partial<Record<keyof KeyForm, string>> = {};
-	for (const k of ["weight", "concurrency", "limit", "burst"] as const)
-		if (f[k].trim() !== "" && !/^\d{1,10}$/.test(f[k].trim())) out[k] = "must be a whole number";
-	if (!out.weight && Number(f.weight) > 1000) out.weight = "must be from 1 to 1,000";
-	if (f.per.trim() !== "" && parseSpan(f.per.trim()) === undefined) out.per = "must be a duration such as 1m";
-	else if (f.limit.trim() !== "" && f.per.trim() === "") out.per = "is required with a rate";
-	if (f.limit.trim() === "" && (f.per.trim() !== "" || f.burst.trim() !== "")) out.limit = "is required with a rate";
-	return out;
+	const weight = wholeWrong(f.weight) ?? (Number(f.weight) > 1000 ? "must be from 1 to 1,000" : undefined);
+	return { ...(weight ? { weight } : {}), ...boundsWrong(f) };
 }
 
 /** addressable tells whether a key can stand in an address: a path leaves out one that is "." or "..". */

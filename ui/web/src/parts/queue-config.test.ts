@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { configOf, diff, fields, groups, merge, normal, spanText, valuesOf, wrongOf } from "./queue-config";
+import { configOf, diff, fields, groups, isAbout, merge, normal, spanText, valuesOf, wrongOf } from "./queue-config";
 
 const field = (name: string) => fields.find((f) => f.name === name)!;
 
@@ -8,6 +8,8 @@ test("a configuration goes through its texts unchanged, with fields that the pag
 	const values = valuesOf(config);
 	expect(values).toEqual({ max_attempts: "5", lease: "1h", "retry.factor": "1.5" });
 	expect(configOf(config, values)).toEqual({ max_attempts: 5, lease: "1h", retry: { factor: 1.5 }, later: { x: 1 } });
+	// What the server alone says is not sent back.
+	expect(configOf({ concurrency: 1, pinned: true }, { concurrency: "1" })).toEqual({ concurrency: 1 });
 });
 
 test("what is emptied is left out, an object with its last field too", () => {
@@ -37,7 +39,22 @@ test("limits lie within objects of objects", () => {
 	const { "per_key.rate.limit": _1, "per_key.rate.per": _2, "per_key.rate.burst": _3, ...rest } = values;
 	expect(configOf(config, rest)).toEqual({ concurrency: 20, per_key: { concurrency: 1 }, order: "strict" });
 	expect(config.per_key.rate.limit).toBe(100);
-	expect(groups.filter((g) => g.limits).flatMap((g) => g.fields).length).toBe(11);
+	expect(groups.filter((g) => g.limits).flatMap((g) => g.fields).length).toBe(12);
+});
+
+test("names of limiters are in order, each once, and the queue of dead letters is one", () => {
+	const config = { limiters: ["gpu", "api"], dead_letter: "letters" };
+	const values = valuesOf(config);
+	expect(values).toEqual({ limiters: "api, gpu", dead_letter: "letters" });
+	expect(configOf(config, values)).toEqual({ limiters: ["api", "gpu"], dead_letter: "letters" });
+	expect(configOf(config, {})).toEqual({});
+	expect(diff(values, normal({ limiters: "gpu,api  gpu", dead_letter: " letters " }))).toEqual([]);
+	expect(normal({ limiters: " , " })).toEqual({});
+	expect(wrongOf(field("limiters"), "api, -x")).toContain("-x must be letters");
+	expect(wrongOf(field("limiters"), "a b c d e")).toBe("must be at most 4 names");
+	expect(wrongOf(field("limiters"), "a a b c d")).toBeUndefined();
+	expect(wrongOf(field("dead_letter"), "a queue")).toContain("must be letters");
+	expect([isAbout("limiters[1]", field("limiters")), isAbout("lease", field("limiters"))]).toEqual([true, false]);
 });
 
 test("durations are written as people write them", () => {

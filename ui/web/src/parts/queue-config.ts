@@ -1,5 +1,6 @@
 import type { Schemas } from "../api/client";
 import { parseSpan } from "../format";
+import { isName, nameRule } from "../names";
 
 export type QueueConfig = Schemas["QueueConfig"];
 
@@ -7,7 +8,8 @@ export interface Field {
 	/** Name in the contract; a dot leads into an object. */
 	name: string;
 	label: string;
-	kind: "number" | "span" | "choice";
+	/** name is of a queue; names are of limiters, with commas between them. */
+	kind: "number" | "span" | "choice" | "name" | "names";
 	/** What holds where nothing is set, in words. */
 	otherwise: string;
 	choices?: readonly string[];
@@ -65,6 +67,7 @@ export const groups: Group[] = [
 			duration("retry.base", "first wait", "5s"),
 			number("retry.factor", "factor", "2", { decimals: true }),
 			duration("retry.max", "longest wait", "15m"),
+			{ name: "dead_letter", label: "dead letters to", kind: "name", otherwise: "no queue" },
 		],
 	},
 	{
@@ -83,7 +86,7 @@ export const groups: Group[] = [
 		],
 	},
 	{
-		name: "What may run, in each partition",
+		name: "What may run",
 		limits: true,
 		fields: [
 			number("concurrency", "tasks at once", "no bound"),
@@ -91,6 +94,7 @@ export const groups: Group[] = [
 			number("rate.limit", "rate: how much", "no bound"),
 			duration("rate.per", "rate: in each", "none"),
 			number("rate.burst", "rate: burst", "as much"),
+			{ name: "limiters", label: "limiters", kind: "names", otherwise: "none" },
 		],
 	},
 	{
@@ -155,8 +159,15 @@ export function spanText(ms: number): string {
 	return out;
 }
 
+/** A queue names at most this many limiters. */
+const mostNames = 4;
+
+/** namesOf reads names with commas or spaces between them, as the server keeps them: in order, and each once. */
+export const namesOf = (text: string): string[] => [...new Set(text.split(/[\s,]+/).filter(Boolean))].sort();
+
 function textOf(f: Field, v: unknown): string | undefined {
 	if (v === undefined || v === null || v === "") return undefined;
+	if (f.kind === "names") return namesOf(Array.isArray(v) ? v.join(" ") : String(v)).join(", ") || undefined;
 	if (f.kind !== "span") return String(v);
 	const ms = parseSpan(String(v));
 	return ms === undefined ? String(v) : spanText(ms);
@@ -191,13 +202,24 @@ function put(o: Record<string, unknown>, [name = "", ...rest]: readonly string[]
 /** configOf writes values over a configuration, of which fields that this page does not know are kept. */
 export function configOf(base: QueueConfig, values: Values): QueueConfig {
 	const out = structuredClone(base) as Record<string, unknown>;
+	// What the server tells of a configuration is not set with it.
 	delete out["version"];
+	delete out["pinned"];
 	for (const f of fields) {
 		const text = values[f.name];
-		put(out, f.name.split("."), text === undefined ? undefined : f.kind === "number" ? Number(text) : text);
+		put(out, f.name.split("."), text === undefined ? undefined : valueFrom(f, text));
 	}
 	return out as QueueConfig;
 }
+
+/** valueFrom is what a text stands for in a configuration. */
+function valueFrom(f: Field, text: string): unknown {
+	if (f.kind === "number") return Number(text);
+	return f.kind === "names" ? namesOf(text) : text;
+}
+
+/** isAbout tells whether a refusal of a field of the contract is about a field of the form: "limiters[1]" is about "limiters". */
+export const isAbout = (refused: string | undefined, f: Field): boolean => refused?.replace(/\[\d+\]$/, "") === f.name;
 
 /** wrongOf says what is wrong with a text, before the server is asked. */
 export function wrongOf(f: Field, text: string): string | undefined {
@@ -206,6 +228,12 @@ export function wrongOf(f: Field, text: string): string | undefined {
 		return "must be a duration such as 90s or 1h30m";
 	if (f.kind === "number" && !(f.decimals ? /^\d+(\.\d{1,2})?$/ : /^\d+$/).test(text))
 		return f.decimals ? "must be a number with at most two decimals" : "must be a whole number";
+	if (f.kind === "name" && !isName(text)) return nameRule;
+	if (f.kind === "names") {
+		const bad = namesOf(text).find((name) => !isName(name));
+		if (bad !== undefined) return `${bad} ${nameRule}`;
+		if (namesOf(text).length > mostNames) return `must be at most ${mostNames} names`;
+	}
 	if (f.kind === "number" && !Number.isSafeInteger(Math.floor(Number(text)))) return "must be below 2^53";
 	return undefined;
 }
@@ -215,7 +243,7 @@ export function normal(values: Values): Values {
 	const out: Values = {};
 	for (const f of fields) {
 		const text = (values[f.name] ?? "").trim();
-		if (text === "") continue;
+		if (text === "" || (f.kind === "names" && namesOf(text).length === 0)) continue;
 		out[f.name] = wrongOf(f, text) ? text : (textOf(f, f.kind === "number" ? Number(text) : text) ?? text);
 	}
 	return out;

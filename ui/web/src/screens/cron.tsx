@@ -10,6 +10,7 @@ import {
 	clocks,
 	comingOf,
 	configText,
+	isOpen,
 	type Run,
 	settingsOf,
 	slotText,
@@ -21,6 +22,7 @@ import { CronState, Outcome, RunStrip, SlotTime } from "../crons/table";
 import { curl } from "../curl";
 import { many, span, visible } from "../format";
 import { fromBase64 } from "../key-text";
+import { pollEvery, useFollow, usePoll, useToldOne } from "../live/follow";
 import { useLiveStatus } from "../live/live";
 import { useNamespace } from "../namespace";
 import {
@@ -41,32 +43,28 @@ import {
 import { BytesView } from "../parts/bytes";
 import type { Column } from "../parts/column";
 import { Confirm, Dialog } from "../parts/dialog";
+import { LimiterLink, Names, QueueLink } from "../parts/links";
 import { Menu } from "../parts/menu";
 import { operate } from "../parts/queue-acts";
 import { Table } from "../parts/table";
 import { toast } from "../parts/toast";
-import { QueueLink } from "../tasks/why";
 import { useClocks } from "./crons";
-
-/** How often a cron is read again: it is no topic of the stream. */
-const every = 5000;
 
 /** Cron is one cron: when it is due, what it makes, and how its last runs went. */
 export function Cron() {
 	const ns = useNamespace();
 	const { cron: name = "" } = useParams({ strict: false }) as { cron?: string };
-	const status = useLiveStatus(ns);
 	const query = useQuery({
 		queryKey: [ns, "cron", name],
 		queryFn: () => call(api.GET("/v1/crons/{cron}", { params: { path: { cron: name } } })),
 		retry: false,
-		refetchInterval: status === "paused" ? false : every,
 	});
+	const told = useToldOne<CronOf>(ns, "crons", name, query);
 	const [dialog, setDialog] = useState<"edit" | "json" | "delete">();
 	const [trigger, triggering] = useTrigger();
 	const [pause, pausing] = usePausing();
 	const [by, setBy] = useClocks();
-	const cron = query.error ? undefined : query.data;
+	const cron = query.error ? undefined : (told ?? query.data);
 	const close = () => setDialog(undefined);
 	const path = `/v1/crons/${encodeURIComponent(name)}?ns=${encodeURIComponent(ns)}`;
 	return (
@@ -207,6 +205,7 @@ function Coming({ cron }: { cron: CronOf }) {
 function Template({ name, cron }: { name: string; cron: CronOf }) {
 	const ns = useNamespace();
 	const source = useCronSource(name);
+	useFollow(cron.version, source.refetch, 1000);
 	const t = (source.data?.cron ?? cron).template;
 	const bytes = useMemo(() => {
 		if (!source.data) return undefined;
@@ -230,6 +229,10 @@ function Template({ name, cron }: { name: string; cron: CronOf }) {
 					...some("lease", t.lease),
 					...some("longest run", t.max_run),
 					...some("tag", t.tag),
+					...some(
+						"limiters",
+						t.limiters && <Names of={t.limiters} one={(name) => <LimiterLink ns={ns} name={name} />} />,
+					),
 					...some("labels", labels.map(([k, v]) => `${k}=${v}`).join(" ")),
 					...some("headers", t.headers?.map((h) => h.name).join(" ")),
 				]}
@@ -245,13 +248,15 @@ const runId = (r: Run) => r.number ?? 0;
 /** Runs are the last runs of a cron, at most 100. */
 function Runs({ name, cron, by }: { name: string; cron: CronOf; by: Clocks }) {
 	const ns = useNamespace();
+	const status = useLiveStatus(ns);
 	const query = useQuery({
-		// A run that is new, or one whose task has ended, is read when the cron says so.
 		queryKey: [ns, "cron runs", name],
 		queryFn: () => call(api.GET("/v1/crons/{cron}/runs", { params: { path: { cron: name } } })),
-		refetchInterval: useLiveStatus(ns) === "paused" ? false : every,
 	});
 	const runs = query.data?.runs ?? [];
+	// Of the last run the cron tells. Of those before it that have not ended nothing does.
+	useFollow(`${cron.runs} ${cron.last_run?.outcome} ${cron.last_run?.state}`, query.refetch, 1000);
+	usePoll(status !== "paused" && runs.slice(1).some(isOpen) ? pollEvery : false, query.refetch);
 	const columns: Column<Run>[] = [
 		{ id: "number", name: "run", num: true, cell: (r) => r.number },
 		{

@@ -1,39 +1,44 @@
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
+import { useAddress } from "../address";
 import { api, call } from "../api/client";
 import { usePausing } from "../crons/acts";
-import { type Clocks, clocks, lastRuns } from "../crons/cron";
+import { type Clocks, type Cron, clocks, isOpen, lastRuns, ranOf } from "../crons/cron";
 import { NewCron } from "../crons/form";
 import { columnsBy, cronId } from "../crons/table";
 import { curl } from "../curl";
-import { many } from "../format";
+import { pollEvery, useFollow, useLiveList, usePoll } from "../live/follow";
 import { useLiveStatus } from "../live/live";
 import { useNamespace } from "../namespace";
 import { Button, Copy, Empty, Loading, Page, ReadFailed, Segments } from "../parts/basic";
 import { Grid } from "../parts/grid";
 import { useHeldRows } from "../parts/held-rows";
+import { ListHead, usePrefix } from "../parts/list-head";
 
 const names: Record<Clocks, string> = { zone: "each cron's zone", utc: "UTC" };
 
 /** useClocks is by which clocks slots are shown: the address says it. */
 export function useClocks(): [Clocks, (c: Clocks) => void] {
-	const navigate = useNavigate();
+	const address = useAddress();
 	const { view } = useSearch({ strict: false });
-	const set = (c: Clocks) =>
-		navigate({
-			to: ".",
-			search: (s: object) => ({ ...s, view: c === "zone" ? undefined : c }),
-			replace: true,
-		} as never);
-	return [clocks.find((c) => c === view) ?? "zone", set];
+	return [clocks.find((c) => c === view) ?? "zone", (c) => address({ view: c === "zone" ? undefined : c })];
 }
+
+/** A topic tells of this many crons, the first ones by name. */
+const told = 100;
+/** What it tells of a cron lacks its strip of runs, and the payload of what it makes. */
+const join = (read: Cron, now: Cron): Cron => ({
+	...now,
+	template: read.template,
+	...(read.recent ? { recent: read.recent } : {}),
+});
 
 /** Crons lists what makes tasks by a schedule: when each is due next, and how its last runs went. */
 export function Crons() {
 	const ns = useNamespace();
 	const navigate = useNavigate();
-	const { prefix = "" } = useSearch({ strict: false });
+	const prefix = usePrefix();
 	const [by, setBy] = useClocks();
 	const [making, setMaking] = useState(false);
 	const status = useLiveStatus(ns);
@@ -56,17 +61,27 @@ export function Crons() {
 			),
 		getNextPageParam: (last) => last.cursor || undefined,
 		placeholderData: (before) => before,
-		// Crons are no topic of the stream. Many pages are read again when it is asked for.
-		refetchInterval: (q) => (status !== "paused" && (q.state.data?.pages.length ?? 0) <= 3 ? 5000 : false),
 	});
-	const rows = useMemo(() => query.data?.pages.flatMap((p) => p.crons ?? []), [query.data]);
+	const read = useMemo(() => query.data?.pages.flatMap((p) => p.crons ?? []), [query.data]);
+	const pages = query.data?.pages.length ?? 0;
+	const rows = useLiveList(ns, "crons", query, read, {
+		id: cronId,
+		most: told,
+		part: prefix !== "" || query.hasNextPage,
+		long: pages > 3,
+		join,
+	});
+	const again = () => pages <= 3 && query.refetch();
+	useFollow(ranOf(rows), again, pollEvery);
+	// Of runs before the last one nothing is told.
+	const open = status !== "paused" && !!read?.some((c) => c.recent?.slice(1).some(isOpen));
+	usePoll(open ? pollEvery : false, again);
 	const held = useHeldRows(
 		rows,
 		cronId,
-		`${ns} ${prefix} ${query.data?.pages.length} ${query.isPlaceholderData} ${query.isFetchedAfterMount}`,
+		`${ns} ${prefix} ${pages} ${query.isPlaceholderData} ${query.isFetchedAfterMount}`,
 	);
 	const columns = useMemo(() => columnsBy(by), [by]);
-	const bad = prefix !== "" && !/^[0-9A-Za-z][0-9A-Za-z._:-]*$/.test(prefix);
 	const path = `/v1/crons?ns=${encodeURIComponent(ns)}&runs=${lastRuns}${prefix ? `&prefix=${encodeURIComponent(prefix)}` : ""}`;
 	return (
 		<Page
@@ -81,36 +96,16 @@ export function Crons() {
 				</>
 			}
 		>
-			<search className="selection">
-				<input
-					type="search"
-					aria-label="Name begins with"
-					placeholder="name begins with…"
-					value={prefix}
-					aria-invalid={bad}
-					onChange={(e) =>
-						navigate({
-							to: ".",
-							search: (s: object) => ({ ...s, prefix: e.target.value.trim() }),
-							replace: true,
-						} as never)
-					}
-				/>
+			<ListHead
+				newer={held.newer}
+				onShow={() => {
+					held.show();
+					query.refetch();
+				}}
+			>
 				<span className="dim">slots by the clocks of</span>
 				<Segments label="Slots by the clocks of" items={clocks} now={by} name={(c) => names[c]} onPick={setBy} />
-				{held.newer > 0 ? (
-					<button
-						type="button"
-						className="quiet"
-						onClick={() => {
-							held.show();
-							query.refetch();
-						}}
-					>
-						{many(held.newer, "newer", "newer")}, show
-					</button>
-				) : null}
-			</search>
+			</ListHead>
 			<ReadFailed query={query} what="The crons" />
 			{query.isPending ? (
 				<Loading what="the crons" />

@@ -1,6 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
-import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { Link, useSearch } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
+import { useAddress } from "../address";
 import { api, call, raw, type Schemas } from "../api/client";
 import { count, many, visible } from "../format";
 import { useRows } from "../live/live";
@@ -105,13 +106,11 @@ const key = (g: Group) => g.key;
 /** ErrorGroups lists errors that are alike, of one queue or of all. */
 export function ErrorGroups({ queue }: { queue?: string | undefined }) {
 	const ns = useNamespace();
-	const navigate = useNavigate();
+	const set = useAddress();
 	const search = useSearch({ strict: false });
 	const group = by.find((b) => b === search.group) ?? "error";
 	const span = (Object.keys(spans) as (keyof typeof spans)[]).find((s) => s === search.span) ?? "24h";
 	const kind = search.kind;
-	const set = (change: object) =>
-		navigate({ to: ".", search: (s: object) => ({ ...s, ...change }), replace: true } as never);
 	const [dialog, setDialog] = useState<{ group: Group; action: "redrive" | "delete" }>();
 	const query = useQuery({
 		queryKey: [ns, "errors", queue ?? "", kind ?? "", span],

@@ -1,3 +1,5 @@
+export { Batch } from "./batch";
+export { Batches } from "./batches";
 export { Bulk } from "./bulk";
 export { BulkJob } from "./bulk-job";
 export { Cluster } from "./cluster";
@@ -6,6 +8,8 @@ export { Crons } from "./crons";
 export { Dead } from "./dead";
 export { Keys } from "./keys";
 export { Keyspaces } from "./keyspaces";
+export { Limiter } from "./limiter";
+export { Limits } from "./limits";
 export { Queue } from "./queue";
 export { Queues } from "./queues";
 export { Repo } from "./repo";

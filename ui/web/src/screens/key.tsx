@@ -10,6 +10,7 @@ import { Button, Copy, Loading, NotDone, Panel, ReadFailed, Segments } from "../
 import { BytesView, saveBytes, textOf } from "../parts/bytes";
 import { Confirm, Dialog } from "../parts/dialog";
 import { Diff } from "../parts/diff-view";
+import { KeyWriter } from "../parts/key-writer";
 import { toast } from "../parts/toast";
 
 /** Beyond this a key stands in no address: a body carries it. */
@@ -27,12 +28,15 @@ export function KeyPanel({
 	keyspace,
 	bytes,
 	view,
+	writers,
 	onClose,
 }: {
 	ns: string;
 	keyspace: string;
 	bytes: Uint8Array;
 	view: KeyView;
+	/** Whether the keyspace keeps who writes its keys. */
+	writers: boolean;
 	onClose: () => void;
 }) {
 	const name = showKey(bytes, view);
@@ -72,6 +76,7 @@ export function KeyPanel({
 						rev {value.rev} · {size(value.bytes.length)} · key of {size(bytes.length)} · as of{" "}
 						<span className="mono">{stamp(value.at)}</span>, linearizable
 					</p>
+					<KeyWriter ns={ns} value={value} kept={writers} />
 					<div className="actions">
 						<Button needs="kv:write" onClick={() => setEdit(true)}>
 							Edit…

@@ -205,6 +205,7 @@ export function Keys() {
 							keyspace={keyspace}
 							bytes={open}
 							view={view}
+							writers={stats.data?.config?.writers === true}
 							onClose={() => go({ key: "" })}
 						/>
 					</div>
@@ -225,7 +226,7 @@ export function Keys() {
 			{config && stats.data ? (
 				<ConfigDialog
 					title={`Settings of ${keyspace}`}
-					what="Quotas of this keyspace; 0 sets no limit. Puts beyond a limit are refused, deletes and reads go on."
+					what="Quotas of this keyspace; 0 sets no limit. Puts beyond a limit are refused, deletes and reads go on. With writers, each key keeps the task that wrote it last."
 					now={withoutVersion(stats.data.config)}
 					needs="admin"
 					again={async () => withoutVersion((await readKeyspace(ns, keyspace)).config)}

@@ -1,28 +1,24 @@
 import { useQuery } from "@tanstack/react-query";
-import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { useSearch } from "@tanstack/react-router";
 import { type ReactNode, useMemo, useState } from "react";
+import { useAddress } from "../address";
 import { api, call, type Schemas } from "../api/client";
 import { asApiError } from "../api/errors";
 import { curl } from "../curl";
-import { count, many, parseTime, tail, visible } from "../format";
+import { count, many, parseTime, visible } from "../format";
+import { usePartitions } from "../limits/quota-view";
+import { pollEvery, useFollow } from "../live/follow";
 import { useLiveStatus } from "../live/live";
 import { useNamespace } from "../namespace";
 import { useNow } from "../now";
 import { Button, Copy, Empty, Facts, Loading, Meter, Panel, ReadFailed, Segments, Since, When } from "../parts/basic";
+import { rateText } from "../parts/bounds";
 import { type Column, Grid } from "../parts/grid";
 import { useHeldRows } from "../parts/held-rows";
 import { KeyDialog, PauseKeyDialog, useKeyPause } from "../parts/key-acts";
-import {
-	addressable,
-	type KeySort,
-	keySorts,
-	type Lane,
-	laneId,
-	lanesOf,
-	owedText,
-	part,
-	rateText,
-} from "../parts/key-share";
+import { addressable, type KeySort, keySorts, type Lane, laneId, lanesOf, owedText, part } from "../parts/key-share";
+import { LimiterLink, Names, TaskLink } from "../parts/links";
+import { ListHead, usePrefix } from "../parts/list-head";
 import { operate } from "../parts/queue-acts";
 import { LimitsDialog, useConfig } from "./queue-settings";
 
@@ -34,9 +30,9 @@ const none = <span className="dim">–</span>;
 /** QueueLimits is what bounds a queue, how much of that is used, and who gets what: each line with what it waits for. */
 export function QueueLimits({ queue, stats }: { queue: string; stats: QueueStats | undefined }) {
 	const ns = useNamespace();
-	const navigate = useNavigate();
+	const set = useAddress();
 	const search = useSearch({ strict: false });
-	const prefix = search.prefix ?? "";
+	const prefix = usePrefix();
 	const sort: KeySort = keySorts.find((s) => s === search.sort) ?? "backlog";
 	const status = useLiveStatus(ns);
 	const [setting, setSetting] = useState<{ lane?: Lane } | undefined>();
@@ -51,51 +47,44 @@ export function QueueLimits({ queue, stats }: { queue: string; stats: QueueStats
 			),
 		placeholderData: (before) => before,
 		retry: false,
-		// Of many keys the server looks at each.
-		refetchInterval: (q) =>
-			status === "paused" ? false : (q.state.data?.use?.waiting_keys ?? 0) > 1000 ? 30_000 : 5000,
+		// What a rate holds up goes on without that anything of the queue moves.
+		refetchInterval: (q) => (status === "paused" ? false : hasMany(q.state.data?.use) ? 30_000 : pollEvery),
 	});
+	useFollow(movedOf(stats), query.refetch, hasMany(query.data?.use) ? 30_000 : 1000);
 	const read = useMemo(() => query.data && lanesOf(query.data, sort), [query.data, sort]);
 	const held = useHeldRows(
 		read,
 		laneId,
 		`${ns} ${queue} ${sort} ${prefix} ${query.isPlaceholderData} ${query.isFetchedAfterMount}`,
 	);
-	const set = (change: Record<string, string>) =>
-		navigate({ to: ".", search: (s: object) => ({ ...s, ...change }), replace: true } as never);
 	const columns = useMemo(() => columnsOf(ns), [ns]);
 	const many10k = query.error && asApiError(query.error).reason === "too_many_keys";
 	const path = `/v1/queues/${encodeURIComponent(queue)}/keys?ns=${encodeURIComponent(ns)}&sort=${sort}${prefix ? `&prefix=${encodeURIComponent(prefix)}` : ""}`;
 	return (
 		<>
 			<Limits queue={queue} stats={stats} use={query.data?.use} />
-			<search className="selection">
-				<input
-					type="search"
-					aria-label="Key begins with"
-					placeholder="key begins with…"
-					value={prefix}
-					onChange={(e) => set({ prefix: e.target.value })}
-				/>
+			<ListHead
+				of="key"
+				newer={held.newer}
+				again="sort again"
+				onShow={() => {
+					held.show();
+					query.refetch();
+				}}
+				end={
+					<>
+						<Waiting use={query.data?.use} />
+						<span className="push actions">
+							<Copy text={() => curl("GET", path)}>copy as curl</Copy>
+							<Button needs="admin" onClick={() => setSetting({})}>
+								Set a key…
+							</Button>
+						</span>
+					</>
+				}
+			>
 				<Segments label="Order of the keys" items={keySorts} now={sort} onPick={(s) => set({ sort: s })} />
-				<button
-					type="button"
-					className="quiet"
-					onClick={() => {
-						held.show();
-						query.refetch();
-					}}
-				>
-					{held.newer > 0 ? `${many(held.newer, "newer", "newer")}, show` : "sort again"}
-				</button>
-				<Waiting use={query.data?.use} />
-				<span className="push actions">
-					<Copy text={() => curl("GET", path)}>copy as curl</Copy>
-					<Button needs="admin" onClick={() => setSetting({})}>
-						Set a key…
-					</Button>
-				</span>
-			</search>
+			</ListHead>
 			{many10k ? (
 				<p className="warn">
 					The queue has more than 10,000 keys: they are listed by name alone, or by what they begin with.{" "}
@@ -142,6 +131,19 @@ export function QueueLimits({ queue, stats }: { queue: string; stats: QueueStats
 	);
 }
 
+/** hasMany tells whether a list of the lines that wait is much work: the server looks at each of them. */
+const hasMany = (use: Use | undefined) => (use?.waiting_keys ?? 0) > 1000;
+
+/** movedOf changes whenever a task of the queue has come, begun or ended. */
+function movedOf(s: QueueStats | undefined): string | undefined {
+	return (
+		s &&
+		[s.created, s.blocked, s.scheduled, s.ready, s.running, s.completed_total, s.failed_total, s.crashed_total].join(
+			" ",
+		)
+	);
+}
+
 /** Waiting says how many lines have tasks ready, and how many of them something of their own holds up. */
 function Waiting({ use }: { use: Use | undefined }) {
 	if (use?.waiting_keys === undefined) return null;
@@ -157,14 +159,16 @@ function Waiting({ use }: { use: Use | undefined }) {
 
 /** Limits are what bounds the queue, with how much of each is used. */
 function Limits({ queue, stats, use }: { queue: string; stats: QueueStats | undefined; use: Use | undefined }) {
+	const ns = useNamespace();
 	const config = useConfig(queue);
+	const partitions = usePartitions();
 	const [edit, setEdit] = useState(false);
 	const c = config.data;
 	const running = use?.running ?? stats?.running ?? 0;
 	const burst = c?.rate ? (c.rate.burst ?? c.rate.limit) : undefined;
 	return (
 		<Panel
-			title="Limits, in each partition"
+			title="Limits"
 			side={
 				<Button needs="admin" onClick={() => setEdit(true)}>
 					Edit…
@@ -224,6 +228,24 @@ function Limits({ queue, stats, use }: { queue: string; stats: QueueStats | unde
 						["tasks of a key", c.per_key?.concurrency ? `${count(c.per_key.concurrency)} at once` : "no bound"],
 						["rate of a key", rateText(c.per_key?.rate) ?? "no bound"],
 						["order", c.order === "strict" ? "strict: one of a key at a time" : "fifo"],
+						...(partitions > 1
+							? ([
+									[
+										"holds for",
+										c.pinned
+											? "the namespace: its tasks are in partition 0"
+											: `each of ${many(partitions, "partition")}`,
+									],
+								] as [string, ReactNode][])
+							: []),
+						[
+							"limiters",
+							c.limiters?.length ? (
+								<Names key="l" of={c.limiters} one={(name) => <LimiterLink ns={ns} name={name} />} />
+							) : (
+								"none"
+							),
+						],
 						[
 							"fairness",
 							c.fairness === "none" ? "none: the first of all tasks is next" : "lanes: keys by their weights",
@@ -273,14 +295,7 @@ function WaitsFor({ lane: l, ns }: { lane: Lane; ns: string }) {
 function Holders({ ns, ids }: { ns: string; ids: readonly string[] }) {
 	return (
 		<span className="dim">
-			{ids.map((id, i) => (
-				<span key={id}>
-					{i > 0 ? ", " : ""}
-					<Link to="/$ns/tasks/$id" params={{ ns, id }} className="mono" title={id}>
-						{tail(id, 6)}
-					</Link>
-				</span>
-			))}
+			<Names of={ids} one={(id) => <TaskLink ns={ns} id={id} />} />
 		</span>
 	);
 }

@@ -1,18 +1,22 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
-import { useId, useState } from "react";
+import { useState } from "react";
 import { api, call } from "../api/client";
 import { type ApiError, asApiError } from "../api/errors";
 import { many } from "../format";
+import { isName } from "../names";
 import { useNamespace } from "../namespace";
 import { Button, Copy, Failed, Loading, NotDone, Panel, ReadFailed } from "../parts/basic";
 import { jsonText } from "../parts/config-dialog";
 import { Confirm, Dialog } from "../parts/dialog";
+import { Field as FormField, TextField } from "../parts/field";
+import { LimiterLink, Names, QueueLink } from "../parts/links";
 import {
 	configOf,
 	diff,
 	type Field,
 	groups,
+	isAbout,
 	merge,
 	normal,
 	type QueueConfig,
@@ -151,6 +155,8 @@ function SettingsForm({
 				</p>
 			) : null}
 			{refused ? <Failed error={refused} /> : null}
+			<Named config={base} />
+			<Known />
 			<div className="columns">
 				{groups
 					.filter((g) => !limits || g.limits)
@@ -163,7 +169,7 @@ function SettingsForm({
 										field={f}
 										value={yours[f.name] ?? ""}
 										changed={was[f.name] !== to[f.name]}
-										refused={refused?.field === f.name ? refused.message : undefined}
+										refused={isAbout(refused?.field, f) ? refused?.message : undefined}
 										onChange={(v) => setYours((y) => ({ ...y, [f.name]: v }))}
 									/>
 								))}
@@ -243,37 +249,86 @@ function Input({
 	refused: string | undefined;
 	onChange: (v: string) => void;
 }) {
-	const id = useId();
-	const wrong = wrongOf(f, value.trim()) ?? refused;
-	return (
-		<div className="field setting">
-			<label htmlFor={id}>
+	const around = {
+		label: (
+			<>
 				{f.label} {changed ? <span className="hue-blocked">changed</span> : null}
-			</label>
-			{f.choices ? (
-				<select id={id} value={value} onChange={(e) => onChange(e.target.value)}>
-					<option value="">{f.otherwise} (default)</option>
-					{f.choices.map((c) => (
-						<option key={c}>{c}</option>
-					))}
-				</select>
-			) : (
-				<input
-					id={id}
-					value={value}
-					placeholder={f.otherwise}
-					inputMode={f.kind === "number" ? "decimal" : "text"}
-					aria-invalid={wrong !== undefined}
-					aria-describedby={`${id}-note`}
-					autoComplete="off"
-					spellCheck={false}
-					onChange={(e) => onChange(e.target.value)}
-				/>
-			)}
-			<small id={`${id}-note`} className={wrong ? "hue-dead" : "dim"}>
-				{wrong ?? f.zero ?? ""}
-			</small>
-		</div>
+			</>
+		),
+		wrong: wrongOf(f, value.trim()) ?? refused,
+		hint: f.zero ?? (f.kind === "names" ? "at most 4, with commas" : undefined),
+	};
+	if (f.choices)
+		return (
+			<FormField {...around}>
+				{(id) => (
+					<select id={id} value={value} onChange={(e) => onChange(e.target.value)}>
+						<option value="">{f.otherwise} (default)</option>
+						{f.choices?.map((c) => (
+							<option key={c}>{c}</option>
+						))}
+					</select>
+				)}
+			</FormField>
+		);
+	return (
+		<TextField
+			{...around}
+			value={value}
+			otherwise={f.otherwise}
+			decimal={f.kind === "number"}
+			onChange={onChange}
+			{...(f.kind === "name" || f.kind === "names" ? { list: `known-${f.kind}` } : {})}
+		/>
+	);
+}
+
+/** Known are the names that fields of the form may have: queues and limiters that there are. */
+function Known() {
+	const ns = useNamespace();
+	const queues = useQuery({
+		queryKey: [ns, "known queues"],
+		staleTime: 60_000,
+		queryFn: () => call(api.GET("/v1/queues", { params: { query: { limit: 100 } } })),
+	});
+	const limiters = useQuery({
+		queryKey: [ns, "known limiters"],
+		staleTime: 60_000,
+		queryFn: () => call(api.GET("/v1/limiters", { params: { query: { limit: 100 } } })),
+	});
+	return (
+		<>
+			<datalist id="known-name">
+				{queues.data?.queues?.map((q) => (
+					<option key={q.queue} value={q.queue} />
+				))}
+			</datalist>
+			<datalist id="known-names">
+				{limiters.data?.limiters?.map((x) => (
+					<option key={x.name} value={x.name} />
+				))}
+			</datalist>
+		</>
+	);
+}
+
+/** Named leads to what the configuration names: its limiters, and the queue of its dead letters. */
+function Named({ config: c }: { config: QueueConfig }) {
+	const ns = useNamespace();
+	if (!c.limiters?.length && !c.dead_letter) return null;
+	return (
+		<p>
+			{c.limiters?.length ? (
+				<>
+					Limiters: <Names of={c.limiters} one={(name) => <LimiterLink ns={ns} name={name} />} />.{" "}
+				</>
+			) : null}
+			{c.dead_letter ? (
+				<>
+					Copies of dead tasks go to queue <QueueLink ns={ns} queue={c.dead_letter} />.
+				</>
+			) : null}
+		</p>
 	);
 }
 
@@ -399,7 +454,7 @@ export function NewQueue({ onClose }: { onClose: () => void }) {
 	const navigate = useNavigate();
 	const queries = useQueryClient();
 	const [name, setName] = useState("");
-	const good = /^[0-9A-Za-z][0-9A-Za-z._:-]{0,127}$/.test(name);
+	const good = isName(name);
 	return (
 		<Confirm
 			title="New queue"

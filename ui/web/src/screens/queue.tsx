@@ -1,17 +1,18 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate, useParams } from "@tanstack/react-router";
-import { type ReactNode, useCallback, useRef, useState } from "react";
+import { type ReactNode, useState } from "react";
 import { api, call, gone, newRequestId, type Schemas } from "../api/client";
 import { asApiError } from "../api/errors";
 import { ago, count, many, parseTime, rate, size, visible } from "../format";
-import { useLiveStatus, useRows } from "../live/live";
+import { useTold } from "../live/follow";
+import { useLiveStatus } from "../live/live";
 import { useNamespace } from "../namespace";
 import { useNow } from "../now";
-import { Button, Empty, Facts, Failed, Id, Loading, Page, ReadFailed, Since, State, Tabs, When } from "../parts/basic";
+import { Button, Empty, Facts, Failed, Loading, Page, Since, State, Tabs, When } from "../parts/basic";
 import { BulkDialog } from "../parts/bulk-dialog";
 import { Confirm } from "../parts/dialog";
-import { type Column, Grid } from "../parts/grid";
 import { HistoryPanel } from "../parts/history";
+import { LastTasks } from "../parts/last-tasks";
 import { Menu } from "../parts/menu";
 import { operate, PauseMenu, useResume } from "../parts/queue-acts";
 import { ErrorGroups } from "./dead";
@@ -20,7 +21,6 @@ import { ConfigView, QueueSettings, useConfig } from "./queue-settings";
 import { WorkerList } from "./workers";
 
 type QueueStats = Schemas["QueueStats"];
-type Task = Schemas["Task"];
 
 const tabs = ["tasks", "limits", "settings", "errors", "workers", "history"] as const;
 
@@ -36,12 +36,13 @@ function useQueue(queue: string) {
 	});
 	// Where no node leads, the stream has what this node knows.
 	const unled = query.error ? asApiError(query.error).unled : false;
-	const live = useRows<QueueStats>(ns, query.data || unled ? `queue:${queue}` : undefined)?.[0];
-	// What was asked for after the last frame is newer than it, such as after a write.
-	const frame = useRef({ row: live, at: 0 });
-	if (frame.current.row !== live) frame.current = { row: live, at: Date.now() };
-	const fresh = live && status !== "failing" && frame.current.at >= query.dataUpdatedAt;
-	const stats = unled ? (live ?? query.data) : query.error ? undefined : fresh ? live : query.data;
+	const { row: live, newer } = useTold<QueueStats>(
+		ns,
+		query.data || unled ? `queue:${queue}` : undefined,
+		undefined,
+		query,
+	);
+	const stats = unled ? (live ?? query.data) : query.error ? undefined : newer ? live : query.data;
 	return { stats, error: unled && stats ? undefined : query.error, retry: query.refetch };
 }
 
@@ -128,7 +129,15 @@ function Tab({ tab, queue, stats }: { tab: string; queue: string; stats: QueueSt
 		case "history":
 			return <HistoryPanel queue={queue} title="What it did lately" />;
 		default:
-			return tabs.includes(tab as "tasks") ? <LastTasks queue={queue} /> : <Empty>There is no such part.</Empty>;
+			return tabs.includes(tab as "tasks") ? (
+				<LastTasks
+					of={{ queue }}
+					label={`Newest tasks of ${queue}`}
+					empty={<Empty command={`millrace task create ${queue} '{"to":"ada"}'`}>The queue has no tasks.</Empty>}
+				/>
+			) : (
+				<Empty>There is no such part.</Empty>
+			);
 	}
 }
 
@@ -177,75 +186,19 @@ function Figures({ stats }: { stats: QueueStats }) {
 				["crashed", rate(stats.rates?.crashed)],
 				["bytes", size(stats.bytes)],
 				["created ever", count(stats.created)],
+				...(stats.dead_letters_lost
+					? ([
+							[
+								"dead letters lost",
+								<strong key="lost" className="hue-dead" title="dead tasks, ever, of which there was no room for a copy">
+									{count(stats.dead_letters_lost)}
+								</strong>,
+							],
+						] as [string, ReactNode][])
+					: []),
 				...(limit ? [["bound", `${many(limit, "task")} a partition`] as [string, string]] : []),
 			]}
 		/>
-	);
-}
-
-const columns: Column<Task>[] = [
-	{ id: "id", name: "id", cell: (t) => <TaskLink task={t} /> },
-	{ id: "kind", name: "kind", cell: (t) => t.kind },
-	{ id: "state", name: "state", cell: (t) => <State state={t.state} /> },
-	{
-		id: "why",
-		name: "why or error",
-		grow: true,
-		cell: (t) =>
-			[t.reason, t.error?.code, t.error?.message].filter(Boolean).join(" ") || <span className="dim">–</span>,
-	},
-	{ id: "try", name: "try", num: true, from: 600, cell: (t) => count(t.attempt ?? 0) },
-	{ id: "worker", name: "worker", from: 900, cell: (t) => t.worker || <span className="dim">–</span> },
-	{ id: "age", name: "age", num: true, cell: (t) => <Since at={t.created_at} /> },
-];
-
-function TaskLink({ task }: { task: Task }) {
-	const ns = useNamespace();
-	return (
-		<Link to="/$ns/tasks/$id" params={{ ns, id: task.id ?? "" }}>
-			<Id id={task.id} />
-		</Link>
-	);
-}
-
-const taskId = (t: Task) => t.id ?? "";
-
-/** LastTasks shows the tasks that were created last; the screen of tasks has all of them. */
-function LastTasks({ queue }: { queue: string }) {
-	const ns = useNamespace();
-	const navigate = useNavigate();
-	const query = useQuery({
-		queryKey: [ns, "queue tasks", queue],
-		queryFn: () => call(api.GET("/v1/tasks", { params: { query: { queue, order: "desc", limit: 50 } } })),
-		refetchOnWindowFocus: false,
-	});
-	const open = useCallback(
-		(t: Task) => navigate({ to: "/$ns/tasks/$id", params: { ns, id: taskId(t) } }),
-		[navigate, ns],
-	);
-	if (query.error) return <ReadFailed query={query} what="The tasks" />;
-	if (!query.data) return <Loading what="the tasks" />;
-	return (
-		<>
-			<p className="selection">
-				The newest tasks.{" "}
-				<Link to="/$ns/tasks" params={{ ns }} search={{ q: `queue:${queue}` }}>
-					All of them, with filters
-				</Link>
-				<button type="button" className="quiet" onClick={() => query.refetch()}>
-					read again
-				</button>
-			</p>
-			<Grid
-				label={`Newest tasks of ${queue}`}
-				columns={columns}
-				rows={query.data.tasks ?? []}
-				id={taskId}
-				onOpen={open}
-				href={(t) => `/ui/${ns}/tasks/${taskId(t)}`}
-				empty={<Empty command={`millrace task create ${queue} '{"to":"ada"}'`}>The queue has no tasks.</Empty>}
-			/>
-		</>
 	);
 }
 

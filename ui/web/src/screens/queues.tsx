@@ -1,6 +1,7 @@
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useCallback, useMemo, useState } from "react";
+import { useAddress } from "../address";
 import { api, call, type Schemas } from "../api/client";
 import { asApiError } from "../api/errors";
 import { count } from "../format";
@@ -9,6 +10,7 @@ import { useNamespace } from "../namespace";
 import { Button, Empty, Loading, Page, ReadFailed, Segments } from "../parts/basic";
 import { BulkDialog } from "../parts/bulk-dialog";
 import { Grid } from "../parts/grid";
+import { ListHead, usePrefix } from "../parts/list-head";
 import { operate, PauseDialog, useResume } from "../parts/queue-acts";
 import { columns, queueId } from "../parts/queue-table";
 import { NewQueue } from "./queue-settings";
@@ -18,7 +20,6 @@ type QueueStats = Schemas["QueueStats"];
 const sorts = ["name", "ready", "oldest", "dead", "rate"] as const;
 const onlys = ["paused", "stuck", "dead"] as const;
 type Sort = (typeof sorts)[number];
-type Only = (typeof onlys)[number];
 
 const oneOf = <T extends string>(list: readonly T[], s: string | undefined): T | undefined => list.find((x) => x === s);
 
@@ -29,7 +30,7 @@ export function Queues() {
 	const search = useSearch({ strict: false });
 	const sort: Sort = oneOf(sorts, search.sort) ?? "name";
 	const only = oneOf(onlys, search.only);
-	const prefix = search.prefix ?? "";
+	const prefix = usePrefix();
 	const [marked, setMarked] = useState<ReadonlySet<string>>(new Set());
 	const [dialog, setDialog] = useState<"pause" | "redrive" | "new">();
 	const [resume, resuming] = useResume();
@@ -73,16 +74,11 @@ export function Queues() {
 			? 0
 			: [...now.keys()].filter((name) => name.startsWith(prefix) && !known.has(name)).length;
 
-	const set = useCallback(
-		(change: { sort?: Sort; only?: Only | undefined; prefix?: string }) =>
-			navigate({ to: ".", search: (s: object) => ({ ...s, ...change }), replace: true } as never),
-		[navigate],
-	);
+	const set = useAddress();
 	const chosen = [...marked];
 	const end = useCallback(() => {
 		if (query.hasNextPage && !query.isFetching) query.fetchNextPage();
 	}, [query.hasNextPage, query.isFetching, query.fetchNextPage]);
-	const bad = prefix !== "" && !/^[0-9A-Za-z][0-9A-Za-z._:-]*$/.test(prefix);
 
 	return (
 		<Page
@@ -94,18 +90,10 @@ export function Queues() {
 				</Button>
 			}
 		>
-			<search className="selection">
-				<input
-					type="search"
-					aria-label="Name begins with"
-					placeholder="name begins with…"
-					value={prefix}
-					aria-invalid={bad}
-					onChange={(e) => set({ prefix: e.target.value.trim() })}
-				/>
+			<ListHead newer={newer} again="sort again" onShow={() => query.refetch()}>
 				<label>
 					sort{" "}
-					<select value={sort} onChange={(e) => set({ sort: e.target.value as Sort })}>
+					<select value={sort} onChange={(e) => set({ sort: e.target.value })}>
 						{sorts.map((s) => (
 							<option key={s}>{s}</option>
 						))}
@@ -117,10 +105,7 @@ export function Queues() {
 					now={only}
 					onPick={(o) => set({ only: only === o ? undefined : o })}
 				/>
-				<button type="button" className="quiet" onClick={() => query.refetch()}>
-					{newer > 0 ? `${count(newer)} newer, show` : "sort again"}
-				</button>
-			</search>
+			</ListHead>
 			{chosen.length > 0 ? (
 				<section className="selection" aria-label="Marked queues">
 					<strong>{count(chosen.length)} marked:</strong>
@@ -149,7 +134,7 @@ export function Queues() {
 					marked={marked}
 					onMark={setMarked}
 					sort={sort}
-					onSort={(s) => set({ sort: s as Sort })}
+					onSort={(s) => set({ sort: s })}
 					onOpen={(q) => navigate({ to: "/$ns/queues/$queue", params: { ns, queue: queueId(q) } })}
 					href={(q) => `/ui/${ns}/queues/${queueId(q)}`}
 					keys={{

@@ -6,6 +6,7 @@ import { useKeys } from "../keys";
 import { useNamespace } from "../namespace";
 import { Button, Copy, copyText, Empty, Facts, Failed, Id, Loading, Page, State, Tabs, When } from "../parts/basic";
 import { Bytes } from "../parts/bytes";
+import { BatchLink, LimiterLink, Names, QueueLink } from "../parts/links";
 import { Menu } from "../parts/menu";
 import { toast } from "../parts/toast";
 import type { Search } from "../router";
@@ -17,7 +18,7 @@ import { LogsPanel } from "../tasks/logs";
 import { RelatedPanel } from "../tasks/related";
 import { choose, TimelinePanel } from "../tasks/timeline-view";
 import { useAttempts, useTask } from "../tasks/use-task";
-import { QueueLink, WhyPanel } from "../tasks/why";
+import { WhyPanel } from "../tasks/why";
 
 const tabs = ["timeline", "payload", "effects", "result", "logs", "related"] as const;
 type Tab = (typeof tabs)[number];
@@ -111,7 +112,7 @@ export function Task() {
 			) : error ? (
 				<Failed error={error} retry={retry} what="The task" />
 			) : null}
-			<Head task={task} />
+			<Head ns={ns} task={task} />
 			<WhyPanel ns={ns} task={task} />
 			<Tabs
 				label="Task"
@@ -149,7 +150,7 @@ function Tries({ task }: { task: TaskRow }) {
 }
 
 /** Head is what is known of a task at a glance. */
-function Head({ task }: { task: TaskRow }) {
+function Head({ ns, task }: { ns: string; task: TaskRow }) {
 	const items: [string, ReactNode][] = [
 		[
 			"id",
@@ -163,6 +164,10 @@ function Head({ task }: { task: TaskRow }) {
 	if (task.finished_at) items.push(["ended", <When key="f" at={task.finished_at} />]);
 	if (task.state === "scheduled") items.push(["runs", <When key="r" at={task.run_at} />]);
 	if (task.expires_at) items.push(["expires", <When key="e" at={task.expires_at} />]);
+	if (task.key) items.push(["key", visible(task.key)]);
+	if (task.batch) items.push(["batch", <BatchLink key="b" ns={ns} id={task.batch} />]);
+	if (task.limiters?.length)
+		items.push(["limiters", <Names key="x" of={task.limiters} one={(name) => <LimiterLink ns={ns} name={name} />} />]);
 	if (task.lease) items.push(["lease", task.lease]);
 	if (task.max_run) items.push(["may run", task.max_run]);
 	const labels = Object.entries((task.labels ?? {}) as Record<string, string>);

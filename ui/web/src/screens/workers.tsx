@@ -1,7 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
-import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { Link, useSearch } from "@tanstack/react-router";
 import { useMemo } from "react";
 import { useAct } from "../act";
+import { useAddress } from "../address";
 import { api, call, type Schemas } from "../api/client";
 import { many, parseTime, span, visible } from "../format";
 import { useFigures } from "../live/figures";
@@ -81,7 +82,7 @@ const read = async () => (await call(api.GET("/v1/workers"))).workers ?? [];
 export function Workers() {
 	const ns = useNamespace();
 	const { q = "" } = useSearch({ strict: false });
-	const navigate = useNavigate();
+	const set = useAddress();
 	return (
 		<Page title="Workers" name="Workers">
 			<search className="selection">
@@ -90,9 +91,7 @@ export function Workers() {
 					aria-label="Host, worker, queue or client"
 					placeholder="host, worker, queue…"
 					value={q}
-					onChange={(e) =>
-						navigate({ to: ".", search: (s: object) => ({ ...s, q: e.target.value }), replace: true } as never)
-					}
+					onChange={(e) => set({ q: e.target.value })}
 				/>
 				<Slots ns={ns} />
 			</search>

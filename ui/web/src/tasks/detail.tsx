@@ -5,8 +5,9 @@ import { asApiError } from "../api/errors";
 import { size, visible } from "../format";
 import { Facts, Failed, When } from "../parts/basic";
 import { hex, textOf } from "../parts/bytes";
+import { QueueLink, WorkerLink } from "../parts/links";
 import { type Task, write } from "./filter";
-import { QueueLink, WhyPanel, WorkerLink } from "./why";
+import { WhyPanel } from "./why";
 
 /** Bytes of a payload that a row shows. */
 const head = 512;

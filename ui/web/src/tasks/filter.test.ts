@@ -5,7 +5,7 @@ const now = Date.parse("2030-01-31T12:30:00Z");
 
 test("each qualifier is read", () => {
 	const p = parse(
-		'queue:mail state:dead kind:mail.send label.order:7 label.a/b:"x y" worker:w-3 error:00000000000003f9 unique:order/7 after:12:00 before:2030-01-31T12:20Z',
+		'queue:mail state:dead kind:mail.send label.order:7 label.a/b:"x y" worker:w-3 error:00000000000003f9 unique:order/7 batch:01KAJ0C7Q4G0AAAAAAAAAA5T8R after:12:00 before:2030-01-31T12:20Z',
 		now,
 		true,
 	);
@@ -18,13 +18,15 @@ test("each qualifier is read", () => {
 		worker: "w-3",
 		fingerprint: "00000000000003f9",
 		unique: "order/7",
+		batch: "01KAJ0C7Q4G0AAAAAAAAAA5T8R",
 		from: "2030-01-31T12:00:00.000Z",
 		to: "2030-01-31T12:20:00.000Z",
 	});
 });
 
 test("a filter that is written is read back", () => {
-	const f = { queue: "q", labels: { a: 'b "c" \\d', e: "" }, unique: "x y", worker: "w:1" };
+	const batch = "01KAJ0C7Q4G0AAAAAAAAAA5T8R";
+	const f = { queue: "q", labels: { a: 'b "c" \\d', e: "" }, unique: "x y", worker: "w:1", batch };
 	expect(parse(write(f), now).filter).toEqual(f);
 	expect(parse(`unique:${quoted("a\\b")}`, now).filter.unique).toBe("a\\b");
 });
@@ -49,6 +51,7 @@ test("the fault lies at the word that is wrong", () => {
 	expect(at("after:soon")?.[1]).toMatch(/must be a time/);
 	expect(at("after:1h before:2h")).toEqual(["before:2h", "must be later than after:"]);
 	expect(at("id:7")?.[1]).toMatch(/whole id/);
+	expect(at("batch:7")?.[1]).toMatch(/whole id/);
 	expect(at("queue:-x")?.[1]).toMatch(/begin with/);
 	expect(at(`unique:${"é".repeat(129)}`)?.[1]).toMatch(/256 bytes/);
 });
@@ -102,11 +105,17 @@ test("a task leaves the filter when it is not what was asked for", () => {
 	expect(matches(f, t)).toBe(true);
 	expect(matches(f, { ...t, state: "running" })).toBe(false);
 	expect(matches(f, { ...t, labels: {} })).toBe(false);
+	const batch = "01KAJ0C7Q4G0AAAAAAAAAA5T8R";
+	expect(matches({ labels: {}, batch }, t)).toBe(false);
+	expect(matches(parse(`batch:${batch.toLowerCase()}`, now).filter, { ...t, batch })).toBe(true);
 });
 
 test("a filter is said in words", () => {
 	expect(inWords(parse("queue:mail state:dead label.order:7", now).filter)).toBe(
 		"dead tasks in queue mail with label order = 7",
+	);
+	expect(inWords(parse("batch:01KAJ0C7Q4G0AAAAAAAAAA5T8R", now).filter)).toBe(
+		"tasks of batch 01KAJ0C7Q4G0AAAAAAAAAA5T8R",
 	);
 	expect(inWords(parse("", now).filter)).toBe("tasks");
 });

@@ -1,4 +1,5 @@
 import type { Schemas } from "../api/client";
+import { isName, nameRule } from "../names";
 import { isId } from "../palette";
 
 export type Task = Schemas["Task"];
@@ -13,6 +14,8 @@ export interface Filter {
 	unique?: string;
 	/** Fingerprint of the last error. */
 	fingerprint?: string;
+	/** Id of the batch that counts them. */
+	batch?: string;
 	labels: Record<string, string>;
 	/** Times in the form of the contract: created then or later, created before. */
 	from?: string;
@@ -53,6 +56,7 @@ const qualifiers: Qualifier[] = [
 	{ name: "worker:", says: "who runs them, or completed them" },
 	{ name: "error:", says: "fingerprint of the last error" },
 	{ name: "unique:", says: "unique key" },
+	{ name: "batch:", says: "id of the batch that counts them" },
 	{ name: "id:", says: "a whole id opens its task" },
 	{ name: "after:", says: "created then or later: 12:00, 2h, 2030-01-31" },
 	{ name: "before:", says: "created before then" },
@@ -92,7 +96,6 @@ export function quoted(value: string): string {
 	return /[\s"]/.test(value) || value === "" ? `"${value.replaceAll(/["\\]/g, "\\$&")}"` : value;
 }
 
-const name = /^[0-9A-Za-z][0-9A-Za-z._:-]{0,127}$/;
 const labelName = /^[0-9A-Za-z][0-9A-Za-z._/-]{0,62}$/;
 
 /** bytes is the length of a text as the server counts it. */
@@ -145,7 +148,7 @@ function take(f: Filter, key: string, value: string, now: number, utc: boolean):
 	switch (key) {
 		case "queue:":
 		case "kind:":
-			if (!name.test(value)) return "must be letters, digits and . _ : - and begin with a letter or a digit";
+			if (!isName(value)) return nameRule;
 			f[key === "queue:" ? "queue" : "kind"] = value;
 			return undefined;
 		case "state:":
@@ -163,6 +166,10 @@ function take(f: Filter, key: string, value: string, now: number, utc: boolean):
 		case "error:":
 			if (!/^[0-9a-f]{16}$/.test(value)) return "must be the 16 hexadecimal digits of a fingerprint";
 			f.fingerprint = value;
+			return undefined;
+		case "batch:":
+			if (!isId(value) || value.length !== 26) return "must be a whole id of 26 characters";
+			f.batch = value.toUpperCase();
 			return undefined;
 		case "id:":
 			return isId(value) ? "id" : "must be a whole id of 26 characters";
@@ -210,6 +217,7 @@ export function write(f: Partial<Filter>): string {
 	add("worker:", f.worker);
 	add("error:", f.fingerprint);
 	add("unique:", f.unique);
+	add("batch:", f.batch);
 	add("after:", f.from);
 	add("before:", f.to);
 	return out.join(" ");
@@ -223,6 +231,7 @@ export function matches(f: Filter, t: Task): boolean {
 	if (f.worker && t.worker !== f.worker) return false;
 	if (f.unique && t.unique_key !== f.unique) return false;
 	if (f.fingerprint && t.fingerprint !== f.fingerprint) return false;
+	if (f.batch && t.batch !== f.batch) return false;
 	const labels = (t.labels ?? {}) as Record<string, string>;
 	return Object.entries(f.labels).every(([k, v]) => labels[k] === v);
 }
@@ -234,6 +243,7 @@ export function inWords(f: Filter): string {
 	if (f.queue) out.push(`in queue ${f.queue}`);
 	for (const [k, v] of Object.entries(f.labels)) out.push(`with label ${k} = ${v || "(empty)"}`);
 	if (f.unique) out.push(`with unique key ${f.unique}`);
+	if (f.batch) out.push(`of batch ${f.batch}`);
 	if (f.worker) out.push(`of worker ${f.worker}`);
 	if (f.fingerprint) out.push(`whose last error is ${f.fingerprint}`);
 	if (f.from) out.push(`created at ${f.from} or later`);

@@ -1,9 +1,9 @@
 import { Link } from "@tanstack/react-router";
 import type { ReactNode } from "react";
-import { visible } from "../format";
-import { Copy, Facts } from "../parts/basic";
+import { count, tail, visible } from "../format";
+import { Copy, Facts, State } from "../parts/basic";
+import { QueueLink, TaskLink, WorkerLink } from "../parts/links";
 import { type Task, write } from "./filter";
-import { QueueLink, WorkerLink } from "./why";
 
 /** RelatedPanel leads to what a task has in common with others. */
 export function RelatedPanel({ ns, task }: { ns: string; task: Task }) {
@@ -21,6 +21,8 @@ export function RelatedPanel({ ns, task }: { ns: string; task: Task }) {
 			"unique key",
 			<span key="u">{list(write({ unique: task.unique_key }), visible(task.unique_key))}</span>,
 		]);
+	if (task.batch) items.push(["tasks of its batch", list(write({ batch: task.batch }), tail(task.batch, 6))]);
+	if (task.dependents) items.push(["tasks that wait for it", count(task.dependents)]);
 	if (task.tag)
 		items.push([
 			"tag",
@@ -43,6 +45,7 @@ export function RelatedPanel({ ns, task }: { ns: string; task: Task }) {
 	return (
 		<section className="panel" aria-label="Related">
 			<Facts items={items} />
+			<After ns={ns} task={task} />
 			<h3>Labels</h3>
 			{labels.length === 0 ? <p className="dim">It has none.</p> : null}
 			<ul>
@@ -58,5 +61,37 @@ export function RelatedPanel({ ns, task }: { ns: string; task: Task }) {
 				))}
 			</ul>
 		</section>
+	);
+}
+
+const otherwise: Record<string, string> = {
+	hold: "it waits on",
+	cancel: "it is cancelled",
+	run: "it runs all the same",
+};
+
+/** After are the tasks that a task was made to wait for. */
+function After({ ns, task }: { ns: string; task: Task }) {
+	const after = task.after ?? [];
+	if (after.length === 0) return null;
+	return (
+		<>
+			<h3>Waits for</h3>
+			<ul>
+				{after.map((a) => (
+					<li key={a.id}>
+						<TaskLink ns={ns} id={a.id ?? ""} />{" "}
+						{a.state ? <State state={a.state} /> : <span className="dim">not there any more</span>}{" "}
+						<span className="dim">
+							{a.on === "terminal" ? "until it has ended" : "until it has completed"}
+							{a.waits ? "" : ", which is over"}
+						</span>
+					</li>
+				))}
+			</ul>
+			{task.on_dep_failure ? (
+				<p className="dim">Where one ends without being completed, {otherwise[task.on_dep_failure]}.</p>
+			) : null}
+		</>
 	);
 }

@@ -6,11 +6,11 @@ import { clock, many, span, timeOfDay, visible } from "../format";
 import { useNow } from "../now";
 import { Copy, Loading, ReadFailed, Segments, State, When } from "../parts/basic";
 import { Diff } from "../parts/diff-view";
+import { WorkerLink } from "../parts/links";
 import { useSettings } from "../settings";
 import type { Task } from "./filter";
 import { type Attempt, type Row, type Timeline, timeline } from "./timeline";
 import { useAttempts } from "./use-task";
-import { WorkerLink } from "./why";
 
 /** Glyphs at the end of an attempt. */
 const ends: Record<string, string> = {

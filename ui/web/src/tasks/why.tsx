@@ -1,10 +1,10 @@
 import { Link } from "@tanstack/react-router";
-import type { ReactNode } from "react";
 import { useAct } from "../act";
 import { api, call, type Schemas } from "../api/client";
-import { count, many, tail, visible } from "../format";
+import { count, many, visible } from "../format";
 import { Button, Command, ReadFailed, Since, When } from "../parts/basic";
 import { Icon } from "../parts/icon";
+import { LimiterLink, Names, QueueLink, TaskLink, WorkerLink } from "../parts/links";
 import { type Task, write } from "./filter";
 import { deadBecause } from "./timeline";
 import { useWhy } from "./use-task";
@@ -23,6 +23,8 @@ const icons: Record<string, string> = {
 	behind: "hourglass",
 	lane_limit: "hourglass",
 	queue_limit: "hourglass",
+	limiter: "hourglass",
+	after: "hourglass",
 	tenant_running: "hourglass",
 	order: "hourglass",
 	max_workers: "worker",
@@ -165,18 +167,30 @@ function Because({ ns, task, why, reason: r }: { ns: string; task: Task; why: Wh
 		case "limiter":
 			return (
 				<>
-					As much {r.until ? "began lately" : "runs"} under limiter {visible(r.object ?? "")} as may ({r.limit})
-					{until ? <>; the next one goes{until}</> : null}
-					{by.length > 0 ? (
-						<>
-							{": "}
-							<Names of={by} one={(id) => <TaskLink ns={ns} id={id} />} />
-						</>
-					) : null}
+					As much {r.until ? "began lately" : "runs"} under limiter <LimiterLink ns={ns} name={r.object} /> as may (
+					{r.limit}){until ? <>; the next one goes{until}</> : null}
+					{holders}
 				</>
 			);
 		case "tenant_running":
-			return <>As many tasks of the tenant run as may: {r.limit}</>;
+			return (
+				<>
+					As many tasks of the tenant run as may: {r.limit}{" "}
+					<Link to="/$ns/limits" params={{ ns }}>
+						Limits
+					</Link>
+				</>
+			);
+		case "after":
+			return r.object ? (
+				<>
+					It waits for task <TaskLink ns={ns} id={r.object} />, which {visible(r.note ?? "")}
+				</>
+			) : (
+				<>
+					It waits for {r.limit === 1 ? "another task" : many(r.limit, "task")} to end{holders}
+				</>
+			);
 		case "rate":
 			return (
 				<>
@@ -307,48 +321,6 @@ function Because({ ns, task, why, reason: r }: { ns: string; task: Task; why: Wh
 			{note ? <> {note}</> : null}
 			{until}
 		</>
-	);
-}
-
-/** Names are those who hold a task up. */
-function Names({ of, one, more }: { of: string[]; one: (name: string) => ReactNode; more?: boolean }) {
-	return (
-		<>
-			{of.map((name, i) => (
-				<span key={name}>
-					{i > 0 ? ", " : ""}
-					{one(name)}
-				</span>
-			))}
-			{more ? ", …" : ""}
-		</>
-	);
-}
-
-function TaskLink({ ns, id }: { ns: string; id: string }) {
-	return (
-		<Link to="/$ns/tasks/$id" params={{ ns, id }} className="mono" title={id}>
-			{tail(id, 6)}
-		</Link>
-	);
-}
-
-export function QueueLink({ ns, queue }: { ns: string; queue: string | undefined }): ReactNode {
-	if (!queue) return null;
-	return (
-		<Link to="/$ns/queues/$queue" params={{ ns, queue }}>
-			{visible(queue)}
-		</Link>
-	);
-}
-
-/** WorkerLink leads to a worker among all of them. */
-export function WorkerLink({ ns, worker }: { ns: string; worker: string | undefined }): ReactNode {
-	if (!worker) return <span className="dim">–</span>;
-	return (
-		<Link to="/$ns/workers" params={{ ns }} search={{ q: worker }}>
-			{visible(worker)}
-		</Link>
 	);
 }
 
