@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What a change must pass before it is merged: the ordinary suite and everything that takes longer. Ends with a table of
-# steps and seconds, of the clock and of all processors; the steps after the first may take 8 minutes of the clock
-# together, and warn at 7.
+# steps and seconds, of the clock and of all processors; the steps after the first may take 20 minutes of the clock
+# together, and warn at 18.
 #
 # MUTANT names a planted bug. Then the suite alone runs, with that bug in it, and must fail: see scripts/mutants.sh.
 set -euo pipefail
@@ -59,7 +59,7 @@ planted_faults() { # the tests that builds with points for faults alone have; al
 left_out() { # tests that keep both processors busy for a minute and more, and fail for few changes: they look for this variable
 	export MILLRACE_CHECK=1
 	# The first share the processors: the bench's result is not held against anything, and others mostly compile.
-	go test -count=1 -tags "$tags" -timeout 10m -run '^Test(TheSmokeProfile|VulnerabilitiesAreFound|ABenchThatIsKilled|AServerThatDiesWithin|GitClientsOfOthers|MirrorsByEachClient|ADiamondOfTasks)' ./test/e2e ./internal/lint &&
+	go test -count=1 -tags "$tags" -timeout 10m -run '^Test(TheSmokeProfile|Shipped|VulnerabilitiesAreFound|ABenchThatIsKilled|AServerThatDiesWithin|GitClientsOfOthers|MirrorsByEachClient|ADiamondOfTasks|CronsAndABulkJob|PushesOfNewCommits|ManyPushesLeave|AClusterGrows|RandomNamesLeave|ALogCutAnywhere|ABrowserShowsData|AStoppedBench|AClusterIsUpgraded)' ./test/e2e ./internal/lint &&
 		go test -count=1 -tags "$tags" -timeout 10m ./bench/load &&
 		MILLRACE_SDK_KILLS=3 MILLRACE_SDK_SEED=$drawn MILLRACE_SDK_COUNTS=3 MILLRACE_SDK_TIMEOUTS=100 go test -count=1 -tags "$tags" -timeout 15m \
 			-run '^TestPlantedBugs|^TestKills|^TestCounts|^TestTimeouts' ./test/sdk &&
@@ -134,10 +134,10 @@ row "$beside"
 added=$((SECONDS - begin))
 
 printf '\n%-6s %6s %7s  %s\n%s' '' clock cpu step "$table"
-if [ "$added" -gt 480 ]; then
-	echo "FAIL: the steps after make test took ${added}s, over 480s"
+if [ "$added" -gt 1200 ]; then
+	echo "FAIL: the steps after make test took ${added}s, over 1200s"
 	failed=1
-elif [ "$added" -gt 420 ]; then
-	echo "WARNING: the steps after make test took ${added}s of 480s"
+elif [ "$added" -gt 1080 ]; then
+	echo "WARNING: the steps after make test took ${added}s of 1200s"
 fi
 exit "$failed"

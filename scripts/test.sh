@@ -58,8 +58,8 @@ export TESTCOUNT_CPU=$bin/cpu
 	(cd tools && go test -json -shuffle=on ./testcount) &&
 		(cd test/faultfs && go test -json -shuffle=on ./...) &&
 		# The longest begin first, and more at once than there are processors: tests of real processes mostly wait. The
-		# timeout is for one that hangs, not for a slow machine.
-		go test -json -exec "$bin/testcount -run" -tags "$tags" -shuffle=on -timeout 15m -p $(($(nproc) + 1)) -parallel $((2 * $(nproc) + 1)) \
+		# timeout is for one that hangs, not for a slow machine. lint.sh has vetted all packages.
+		go test -vet=off -json -exec "$bin/testcount -run" -tags "$tags" -shuffle=on -timeout 15m -p $(($(nproc) + 1)) -parallel $((2 * $(nproc) + 1)) \
 			./test/e2e ./internal/node ./test/sdk ./test/chaos ./internal/sim ./internal/lint ./bench/load ./sdk/go ./internal/gitobj ./internal/api ./... || failed=1
 	part build "$build"
 	part clients "$clients"

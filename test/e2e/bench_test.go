@@ -188,6 +188,7 @@ func TestABenchThatIsKilledLeavesNoChildAndIsResumed(t *testing.T) {
 }
 
 func TestAStoppedBenchLeavesItsRunOutAndAnInterruptedOneIsPartial(t *testing.T) {
+	onlyInCheck(t, "two benches run for their whole windows")
 	t.Parallel()
 	b := startBench(t, "queue.cycle/unbatched", "--runs", "2", "--window", "12s", "--warm-up", "0s", "--no-profile")
 	b.untilLoaded()

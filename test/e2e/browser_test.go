@@ -32,6 +32,7 @@ addEventListener("load", () => {
 </script>`
 
 func TestABrowserShowsDataInEachPlotOfTheCommittedReports(t *testing.T) {
+	onlyInCheck(t, "a browser draws all plots of all committed results")
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("a browser")

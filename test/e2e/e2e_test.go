@@ -37,10 +37,13 @@ func TestMain(m *testing.M) {
 	}())
 }
 
+// checking says that make check runs the tests.
+func checking() bool { return os.Getenv("MILLRACE_CHECK") != "" }
+
 // onlyInCheck leaves a test to make check, which sets MILLRACE_CHECK, and says why.
 func onlyInCheck(t *testing.T, why string) {
 	t.Helper()
-	if os.Getenv("MILLRACE_CHECK") == "" {
+	if !checking() {
 		t.Skipf("make check runs it: %s", why)
 	}
 }

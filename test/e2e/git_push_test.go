@@ -40,6 +40,7 @@ var forceRules = []struct {
 
 // TestPushesOfNewCommitsLandWhereForceIsDenied pushes as people do: each push brings commits that the server does not have.
 func TestPushesOfNewCommitsLandWhereForceIsDenied(t *testing.T) {
+	onlyInCheck(t, "it makes many pushes by git")
 	t.Parallel()
 	l, _ := startGit(t, holder{tenant: "acme", role: "admin"}, holder{tenant: "acme", role: "worker"})
 	narrow := l.addToken("narrow", "acme", "[ref:read, ref:write]\n    repos: [\"default/app-*\"]")

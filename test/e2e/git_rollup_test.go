@@ -10,6 +10,7 @@ import (
 // TestManyPushesLeaveFewPacks pushes commits one by one, as many as MILLRACE_PUSHES says, to each node in turn. Their packs
 // are rolled up meanwhile, and a clone from any node is whole at any time.
 func TestManyPushesLeaveFewPacks(t *testing.T) {
+	onlyInCheck(t, "it makes hundreds of pushes by git")
 	t.Parallel()
 	needGit(t)
 	c := startCluster(t, 3, 1)

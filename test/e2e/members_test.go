@@ -191,6 +191,7 @@ func (c *nodes) adding(ctx context.Context, k *millrace.Client) (stop func() []s
 }
 
 func TestAClusterGrowsFromOneNodeToFiveAndShrinksToThreeUnderLoad(t *testing.T) {
+	onlyInCheck(t, "it loads five nodes")
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("whole servers")

@@ -130,6 +130,7 @@ func TestPayloadsResultsAndHeadersAreByteExact(t *testing.T) {
 
 // It runs by itself: the heap that it looks at is that of all tests.
 func TestRandomNamesLeaveNothingBehind(t *testing.T) {
+	onlyInCheck(t, "it claims from 10,000 queues")
 	l := startLocal(t, holder{"acme", "admin", ""})
 	c := l.client(0)
 	ctx := bounded(t, time.Minute)

@@ -97,6 +97,7 @@ func refusesOlderProgram(t *testing.T, old *proc.Node) {
 }
 
 func TestAClusterIsUpgradedNodeByNodeAndThenNoOlderProgramStarts(t *testing.T) {
+	onlyInCheck(t, "it loads a cluster that is upgraded node by node")
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("real processes")
