@@ -256,15 +256,18 @@ func (l *ledger) settle(h *host) {
 }
 
 // judge compares one task with its effect and with what its worker was told. The effect must exist
-// exactly if the task is completed.
+// exactly if the task is completed. That of a task that was made a second time, after the first was removed,
+// may be of the first.
 func (l *ledger) judge(h *host, v core.View, p core.Partition, at place, t *core.Task) {
 	value, _, has, err := kv.Get(v, p, "done", keyAt(at, t.ID.String()))
 	if err != nil {
 		l.w.violate("host %d: key of task %s: %v", h.id, t.ID, err)
 		return
 	}
+	done := t.State == core.Completed
 	switch {
-	case has != (t.State == core.Completed):
+	case has && !done && l.aged[t.ID]:
+	case has != done:
 		l.w.violate("host %d: task %s is %s, and its effect is there: %v", h.id, t.ID, t.State, has)
 	case has && !bytes.Equal(value, t.Result):
 		l.w.violate("host %d: task %s has the result %q and the effect %q", h.id, t.ID, t.Result, value)
