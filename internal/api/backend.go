@@ -126,10 +126,10 @@ type TaskBackend interface {
 	TaskUpTo(ctx context.Context, p core.Partition, id core.TaskID, most core.ContentSize, o core.ReadOptions) (core.Task, core.ContentSize, core.At, error)
 	// Attempts reads the last 20 attempts of a task, oldest first.
 	Attempts(ctx context.Context, p core.Partition, id core.TaskID, o core.ReadOptions) (core.AttemptList, core.At, error)
-	// Logs reads up to limit lines of a task's log with numbers above after, of one attempt or, where it is 0, of all.
-	Logs(ctx context.Context, p core.Partition, id core.TaskID, attempt uint32, after uint64, limit int) (core.TaskLog, core.At, error)
+	// Logs reads lines of a task's log.
+	Logs(ctx context.Context, p core.Partition, id core.TaskID, q core.LogQuery, o core.ReadOptions) (core.TaskLog, core.At, error)
 	// Effects reads what the completion of a task did besides; zero: nothing.
-	Effects(ctx context.Context, p core.Partition, id core.TaskID) (core.Effects, core.At, error)
+	Effects(ctx context.Context, p core.Partition, id core.TaskID, o core.ReadOptions) (core.Effects, core.At, error)
 	// Why reads why a task is where it is.
 	Why(ctx context.Context, p core.Partition, id core.TaskID, o core.ReadOptions) (core.Why, core.At, error)
 	// Tasks reads a page of tasks, without payloads and results.
@@ -182,7 +182,7 @@ type TenantBackend interface {
 	// SetTenant replaces the configuration of a tenant, and returns its version; ifVersion is -1 for any.
 	SetTenant(ctx context.Context, tenant string, c core.TenantConfig, ifVersion int64) (version uint64, err error)
 	// Tenant reads what is known of a tenant; one that is not has no ID.
-	Tenant(ctx context.Context, name string) (core.TenantInfo, error)
+	Tenant(ctx context.Context, name string, o core.ReadOptions) (core.TenantInfo, error)
 	// OpenStream counts a stream of a partition's tenant in, unless the tenant has as many as it may. CloseStream must follow one that
 	// was counted.
 	OpenStream(p core.Partition) core.Fact

@@ -157,7 +157,7 @@ func (bs *BatchService) Get(ctx context.Context, in *pb.GetBatchRequest) (*pb.Ge
 	if err != nil {
 		return nil, err
 	}
-	got, at, err := bs.batch.Batch(ctx, c.t.part, id, core.ReadOptions{})
+	got, at, err := bs.batch.Batch(ctx, c.t.part, id, readOptions(0, in.GetStale()))
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +216,7 @@ func (bs *BatchService) List(ctx context.Context, in *pb.ListBatchesRequest) (*p
 		for more := true; more; {
 			var list []core.Batch
 			var at core.At
-			list, more, at, err = bs.batch.Batches(ctx, c.t.in(place), below, limit-len(out.GetBatches()), batchPageBytes, core.ReadOptions{})
+			list, more, at, err = bs.batch.Batches(ctx, c.t.in(place), below, limit-len(out.GetBatches()), batchPageBytes, readOptions(0, in.GetStale()))
 			if err != nil {
 				return nil, err
 			}

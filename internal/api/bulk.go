@@ -183,7 +183,7 @@ func (bs *BulkService) idOf(c *call, s string) (core.TaskID, core.Fact) {
 func (bs *BulkService) begin(ctx context.Context, c *call, op *core.BulkStart, dry bool) (*pb.StartBulkResponse, error) {
 	if op.Tasks.Queue != "" {
 		// A queue that no partition has is a mistake, and not one without tasks.
-		if _, _, err := c.queue(ctx, op.Tasks.Queue); err != nil {
+		if _, _, err := c.queue(ctx, op.Tasks.Queue, core.ReadOptions{}); err != nil {
 			return nil, err
 		}
 	}
@@ -223,7 +223,7 @@ func (bs *BulkService) begin(ctx context.Context, c *call, op *core.BulkStart, d
 			return nil, err
 		}
 	}
-	job, _, err := bs.job(ctx, c, op.ID)
+	job, _, err := bs.job(ctx, c, op.ID, core.ReadOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -296,7 +296,7 @@ func (bs *BulkService) List(ctx context.Context, in *pb.ListBulkRequest) (*pb.Li
 	if err != nil {
 		return nil, err
 	}
-	jobs, at, err := bs.jobs(ctx, c)
+	jobs, at, err := bs.jobs(ctx, c, readOptions(0, in.GetStale()))
 	if err != nil {
 		return nil, err
 	}
@@ -314,7 +314,7 @@ func (bs *BulkService) Get(ctx context.Context, in *pb.GetBulkRequest) (*pb.GetB
 	if err != nil {
 		return nil, err
 	}
-	job, at, err := bs.job(ctx, c, id)
+	job, at, err := bs.job(ctx, c, id, readOptions(0, in.GetStale()))
 	if err != nil {
 		return nil, err
 	}
@@ -327,7 +327,7 @@ func (bs *BulkService) Cancel(ctx context.Context, in *pb.CancelBulkRequest) (*p
 	if err != nil {
 		return nil, err
 	}
-	jobs, _, err := bs.jobs(ctx, c)
+	jobs, _, err := bs.jobs(ctx, c, core.ReadOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -371,8 +371,8 @@ func (bs *BulkService) find(ctx context.Context, s string) (*call, core.TaskID, 
 }
 
 // job reads one job.
-func (bs *BulkService) job(ctx context.Context, c *call, id core.TaskID) (*pb.BulkJob, core.At, error) {
-	jobs, at, err := bs.jobs(ctx, c)
+func (bs *BulkService) job(ctx context.Context, c *call, id core.TaskID, o core.ReadOptions) (*pb.BulkJob, core.At, error) {
+	jobs, at, err := bs.jobs(ctx, c, o)
 	if err != nil {
 		return nil, at, err
 	}
@@ -386,14 +386,14 @@ func (bs *BulkService) job(ctx context.Context, c *call, id core.TaskID) (*pb.Bu
 
 // jobs reads the jobs of all partitions, those of one id as one, the last begun first. A job of another queue than the caller's token
 // reaches is left out.
-func (bs *BulkService) jobs(ctx context.Context, c *call) (all []core.BulkJob, at core.At, err error) {
+func (bs *BulkService) jobs(ctx context.Context, c *call, o core.ReadOptions) (all []core.BulkJob, at core.At, err error) {
 	if !c.t.several() {
-		all, at, err = bs.bulk.Bulks(ctx, c.t.part, core.ReadOptions{})
+		all, at, err = bs.bulk.Bulks(ctx, c.t.part, o)
 		estimate(all, bs.s.wallTime(c.t.part))
 	} else {
 		var mu sync.Mutex // guards the answer
 		err = c.each(0, func(p core.Partition) error {
-			list, one, err := bs.bulk.Bulks(ctx, p, core.ReadOptions{})
+			list, one, err := bs.bulk.Bulks(ctx, p, o)
 			if err != nil {
 				return err
 			}

@@ -56,8 +56,8 @@ func (cs *CronService) beginCron(ctx context.Context, name string, create bool) 
 }
 
 // reached reads a cron that the caller's token reaches: its tasks are of a queue that the token names. Another one is not there.
-func (cs *CronService) reached(ctx context.Context, c *call, name string) (core.Cron, core.At, error) {
-	got, at, err := cs.cron.Cron(ctx, c.t.part, name, core.ReadOptions{})
+func (cs *CronService) reached(ctx context.Context, c *call, name string, o core.ReadOptions) (core.Cron, core.At, error) {
+	got, at, err := cs.cron.Cron(ctx, c.t.part, name, o)
 	if err == nil && !c.who.ReachesQueue(got.Template.Queue) {
 		err = core.NotFound{Kind: "cron", ID: name}
 	}
@@ -73,7 +73,7 @@ func (cs *CronService) change(ctx context.Context, name string, op func(c *call)
 		return nil, r, at, err
 	}
 	if !c.who.AllQueues() {
-		if _, _, err = cs.reached(ctx, c, name); err != nil {
+		if _, _, err = cs.reached(ctx, c, name, core.ReadOptions{}); err != nil {
 			return nil, r, at, err
 		}
 	}
@@ -162,7 +162,7 @@ func (cs *CronService) show(ctx context.Context, c *call, name string, at core.A
 func (cs *CronService) withRun(ctx context.Context, c *call, got *core.Cron, at core.At) (*pb.Cron, error) {
 	var err error
 	if got.Runs > 0 {
-		got.Recent, _, err = cs.cron.CronRuns(ctx, c.t.part, got.Name, 0, 1, core.ReadOptions{MinIndex: at.Index})
+		got.Recent, _, err = cs.cron.CronRuns(ctx, c.t.part, got.Name, 0, 1, readOptions(at.Index, true))
 	}
 	return showCron(got, 0), ignoreNotFound(err)
 }
@@ -240,7 +240,7 @@ func (cs *CronService) Get(ctx context.Context, in *pb.GetCronRequest) (*pb.GetC
 	if err != nil {
 		return nil, err
 	}
-	got, at, err := cs.reached(ctx, c, in.GetName())
+	got, at, err := cs.reached(ctx, c, in.GetName(), readOptions(0, in.GetStale()))
 	if err != nil {
 		return nil, err
 	}
@@ -280,7 +280,7 @@ func (cs *CronService) List(ctx context.Context, in *pb.ListCronsRequest) (*pb.L
 	out := &pb.ListCronsResponse{}
 	for full := false; !full; {
 		q := core.CronQuery{After: after, Limit: limit - len(out.GetCrons()), Runs: max(runs, 1)}
-		page, at, more, err := cs.page(ctx, c, q, in.GetPrefix(), core.ReadOptions{})
+		page, at, more, err := cs.page(ctx, c, q, in.GetPrefix(), readOptions(0, in.GetStale()))
 		if err != nil {
 			return nil, err
 		}
@@ -436,11 +436,12 @@ func (cs *CronService) Runs(ctx context.Context, in *pb.ListCronRunsRequest) (*p
 	if err != nil {
 		return nil, err
 	}
-	one, _, err := cs.reached(ctx, c, in.GetName())
+	o := readOptions(0, in.GetStale())
+	one, _, err := cs.reached(ctx, c, in.GetName(), o)
 	if err != nil {
 		return nil, err
 	}
-	runs, at, err := cs.cron.CronRuns(ctx, c.t.part, in.GetName(), 0, core.MaxCronRuns, core.ReadOptions{})
+	runs, at, err := cs.cron.CronRuns(ctx, c.t.part, in.GetName(), 0, core.MaxCronRuns, o)
 	if err != nil {
 		return nil, err
 	}

@@ -37,6 +37,7 @@ func (es *ErrorService) List(ctx context.Context, in *pb.ListErrorsRequest) (*pb
 			return nil, fact
 		}
 	}
+	q.Read = readOptions(0, in.GetStale())
 	var fact core.Fact
 	if q.Span, fact = Millis("span", in.GetSpan(), HorizonSpan(&es.s.Limits)); fact != nil {
 		return nil, fact

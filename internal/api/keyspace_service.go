@@ -120,7 +120,7 @@ func (ks *KeyspaceService) Get(ctx context.Context, in *pb.GetKeyspaceRequest) (
 		if !c.t.several() {
 			p = c.t.part
 		}
-		k, oneAt, err := ks.keys.Keyspace(ctx, p, name, core.MaxCountedKeys, core.ReadOptions{})
+		k, oneAt, err := ks.keys.Keyspace(ctx, p, name, core.MaxCountedKeys, readOptions(0, in.GetStale()))
 		// A keyspace comes to be in a partition with its first key there.
 		if edge.Is[core.NotFound](err) {
 			return nil
@@ -218,7 +218,7 @@ func (ks *KeyspaceService) List(ctx context.Context, in *pb.ListKeyspacesRequest
 		if !c.t.several() {
 			p = c.t.part
 		}
-		one, oneAt, err := ks.keys.Keyspaces(ctx, p, after, limit, core.ReadOptions{})
+		one, oneAt, err := ks.keys.Keyspaces(ctx, p, after, limit, readOptions(0, in.GetStale()))
 		if err != nil {
 			return err
 		}

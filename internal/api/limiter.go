@@ -125,7 +125,7 @@ func (ls *LimiterService) Get(ctx context.Context, in *pb.GetLimiterRequest) (*p
 	if err != nil {
 		return nil, err
 	}
-	shown, at, err := ls.read(ctx, c, in.GetName(), core.ReadOptions{})
+	shown, at, err := ls.read(ctx, c, in.GetName(), readOptions(0, in.GetStale()))
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +141,7 @@ func (ls *LimiterService) read(ctx context.Context, c *call, name string, o core
 	if c.t.several() {
 		var mu sync.Mutex // guards first
 		err = c.each(1, func(p core.Partition) error {
-			x, _, err := ls.limiters.Limiter(ctx, p, name, core.ReadOptions{})
+			x, _, err := ls.limiters.Limiter(ctx, p, name, core.ReadOptions{Stale: o.Stale})
 			if err != nil {
 				return ignoreNotFound(err)
 			}
@@ -209,7 +209,7 @@ func (ls *LimiterService) List(ctx context.Context, in *pb.ListLimitersRequest) 
 	if err != nil {
 		return nil, err
 	}
-	list, at, err := ls.page(ctx, c, limiterPage{in.GetPrefix(), after, limit}, core.ReadOptions{})
+	list, at, err := ls.page(ctx, c, limiterPage{in.GetPrefix(), after, limit}, readOptions(0, in.GetStale()))
 	if err != nil {
 		return nil, err
 	}

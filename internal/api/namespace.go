@@ -52,13 +52,13 @@ func (qs *QueueService) DeleteNamespace(ctx context.Context, _ *pb.DeleteNamespa
 
 // GetNamespace reads the configuration of the call's namespace, and where its partitions lie.
 // Figures of keys are there only where something bounds them.
-func (qs *QueueService) GetNamespace(ctx context.Context, _ *pb.GetNamespaceRequest) (*pb.GetNamespaceResponse, error) {
+func (qs *QueueService) GetNamespace(ctx context.Context, in *pb.GetNamespaceRequest) (*pb.GetNamespaceResponse, error) {
 	c, err := qs.s.begin(ctx, false)
 	if err != nil {
 		return nil, err
 	}
 	// All of a namespace's configuration lies in its first partition.
-	config, at, err := qs.spaces.NamespaceConfig(ctx, c.t.part, core.ReadOptions{})
+	config, at, err := qs.spaces.NamespaceConfig(ctx, c.t.part, readOptions(0, in.GetStale()))
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (qs *QueueService) GetNamespace(ctx context.Context, _ *pb.GetNamespaceRequ
 	}
 	// Measured only where there is a bound.
 	if config.KeyBytes > 0 {
-		used, _, err := qs.spaces.KeyBytes(ctx, c.t.part, core.ReadOptions{MinIndex: at.Index})
+		used, _, err := qs.spaces.KeyBytes(ctx, c.t.part, readOptions(at.Index, in.GetStale()))
 		if err != nil {
 			return nil, err
 		}

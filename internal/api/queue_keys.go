@@ -210,7 +210,7 @@ func (qs *QueueService) Keys(ctx context.Context, in *pb.ListKeysRequest) (*pb.L
 	var at core.At
 	read := func(p core.Partition) error {
 		one := q
-		list, oneAt, err := qs.queues.QueueKeys(ctx, p, &one, core.ReadOptions{})
+		list, oneAt, err := qs.queues.QueueKeys(ctx, p, &one, readOptions(0, in.GetStale()))
 		if err != nil {
 			return err
 		}

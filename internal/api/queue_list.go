@@ -31,6 +31,7 @@ var (
 // queueChoice says which queues a list has, and in which order.
 type queueChoice struct {
 	prefix, sort, only string
+	read               core.ReadOptions
 	// now is the time of the server, as OldestReady is shown.
 	now core.ShardTime
 	// rates has how many tasks each queue completed lately, in thousandths per second, for the order by rate. What is not known is absent.
@@ -39,7 +40,7 @@ type queueChoice struct {
 
 // queueChoiceOf reads what a request chooses. plain says that it is all queues by name.
 func queueChoiceOf(in *pb.ListQueuesRequest) (q queueChoice, plain bool, fact core.Fact) {
-	q = queueChoice{prefix: in.GetPrefix(), sort: cmp.Or(in.GetSort(), queueSorts[0]), only: in.GetOnly()}
+	q = queueChoice{prefix: in.GetPrefix(), sort: cmp.Or(in.GetSort(), queueSorts[0]), only: in.GetOnly(), read: readOptions(0, in.GetStale())}
 	switch {
 	case q.prefix != "" && !isName(q.prefix, true):
 		fact = edge.Invalid("prefix", "must be the beginning of a name")
@@ -96,7 +97,7 @@ func (c *call) chosenQueues(ctx context.Context, q queueChoice, cursor string, l
 	if q.prefix != "" {
 		begin = q.prefix[:len(q.prefix)-1] // it comes before all names with the prefix
 	}
-	all, at, err := c.queues(ctx, begin, sortedQueues+1)
+	all, at, err := c.queues(ctx, begin, sortedQueues+1, q.read)
 	if err != nil {
 		return nil, "", at, err
 	}

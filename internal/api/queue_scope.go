@@ -206,12 +206,12 @@ func WithLost(others []*pb.HeartbeatResult, lost []int) []*pb.HeartbeatResult {
 
 // reachedQueues reads a page of the queues that the caller's token reaches, by name. What lies between them is passed over, so that
 // neither a page nor its cursor names another queue.
-func (c *call) reachedQueues(ctx context.Context, after string, limit int) (page []core.QueueStats, at core.At, err error) {
+func (c *call) reachedQueues(ctx context.Context, after string, limit int, o core.ReadOptions) (page []core.QueueStats, at core.At, err error) {
 	if c.who.AllQueues() {
-		return c.queues(ctx, after, limit)
+		return c.queues(ctx, after, limit, o)
 	}
 	for {
-		some, one, err := c.queues(ctx, after, max(limit, ListDefault))
+		some, one, err := c.queues(ctx, after, max(limit, ListDefault), o)
 		if err != nil {
 			return nil, at, err
 		}

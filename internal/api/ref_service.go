@@ -157,7 +157,7 @@ func (rs *RefService) ListRepos(ctx context.Context, in *pb.ListReposRequest) (*
 	seen := 0 // of which the caller may not be shown all: a page may have fewer
 	for ; place < max(c.t.parts, 1); place, after = place+1, "" {
 		// One partition after the other: a page goes on where names end.
-		list, at, err := rs.refs.Repos(ctx, c.t.in(place), after, limit-seen, in.GetDeleted(), core.ReadOptions{})
+		list, at, err := rs.refs.Repos(ctx, c.t.in(place), after, limit-seen, in.GetDeleted(), readOptions(0, in.GetStale()))
 		if err != nil {
 			return nil, err
 		}

@@ -81,7 +81,7 @@ func (ts *TaskService) Logs(ctx context.Context, in *pb.LogsRequest) (*pb.LogsRe
 	if err != nil {
 		return nil, err
 	}
-	log, at, err := ts.tasks.Logs(ctx, c.t.part, id, in.GetAttempt(), in.GetAfter(), limit)
+	log, at, err := ts.tasks.Logs(ctx, c.t.part, id, core.LogQuery{Attempt: in.GetAttempt(), After: in.GetAfter(), Limit: limit}, readOptions(0, in.GetStale()))
 	if err != nil {
 		return nil, sameTask(err, in.GetId())
 	}

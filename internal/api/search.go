@@ -312,7 +312,7 @@ func (ss *SearchService) GetCollection(ctx context.Context, in *pb.GetCollection
 	if err != nil {
 		return nil, err
 	}
-	info, at, err := ss.search.Collection(ctx, c.t.part, in.GetCollection(), core.ReadOptions{})
+	info, at, err := ss.search.Collection(ctx, c.t.part, in.GetCollection(), readOptions(0, in.GetStale()))
 	if err != nil {
 		return nil, err
 	}
@@ -337,7 +337,7 @@ func (ss *SearchService) ListCollections(ctx context.Context, in *pb.ListCollect
 		return nil, fact
 	}
 	// There are few: a page is cut out of all.
-	all, at, err := ss.search.Collections(ctx, c.t.part, core.ReadOptions{})
+	all, at, err := ss.search.Collections(ctx, c.t.part, readOptions(0, in.GetStale()))
 	if err != nil {
 		return nil, err
 	}
@@ -387,7 +387,7 @@ func (ss *SearchService) CollectionStats(ctx context.Context, in *pb.CollectionS
 	var at core.At
 	for i := range c.t.parts {
 		p := c.t.in(i)
-		info, one, err := ss.search.Collection(ctx, p, in.GetCollection(), core.ReadOptions{})
+		info, one, err := ss.search.Collection(ctx, p, in.GetCollection(), readOptions(0, in.GetStale()))
 		if err != nil {
 			return nil, err
 		}

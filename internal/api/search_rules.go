@@ -128,7 +128,7 @@ func (ss *SearchService) GetRuleset(ctx context.Context, in *pb.GetRulesetReques
 	if err != nil {
 		return nil, noCollection(err, "ruleset", name)
 	}
-	r, at, err := ss.search.Ruleset(ctx, c.t.part, name, version, core.ReadOptions{})
+	r, at, err := ss.search.Ruleset(ctx, c.t.part, name, version, readOptions(0, in.GetStale()))
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +147,7 @@ func (ss *SearchService) GetRuleset(ctx context.Context, in *pb.GetRulesetReques
 
 // ListRulesets lists rulesets by name.
 // All of them in one answer, each in its newest version.
-func (ss *SearchService) ListRulesets(ctx context.Context, _ *pb.ListRulesetsRequest) (*pb.ListRulesetsResponse, error) {
+func (ss *SearchService) ListRulesets(ctx context.Context, in *pb.ListRulesetsRequest) (*pb.ListRulesetsResponse, error) {
 	c, err := ss.begin(ctx, false)
 	if edge.UnknownNamespace(err) {
 		return &pb.ListRulesetsResponse{At: ShowAt(core.At{})}, nil
@@ -155,7 +155,7 @@ func (ss *SearchService) ListRulesets(ctx context.Context, _ *pb.ListRulesetsReq
 	if err != nil {
 		return nil, err
 	}
-	all, at, err := ss.search.Rulesets(ctx, c.t.part, core.ReadOptions{})
+	all, at, err := ss.search.Rulesets(ctx, c.t.part, readOptions(0, in.GetStale()))
 	if err != nil {
 		return nil, err
 	}

@@ -109,7 +109,7 @@ func (qs *QueueService) List(ctx context.Context, in *pb.ListQueuesRequest) (*pb
 	var at core.At
 	var next string
 	if plain {
-		stats, at, err = c.reachedQueues(ctx, after, limit)
+		stats, at, err = c.reachedQueues(ctx, after, limit, readOptions(0, in.GetStale()))
 		// There may be more; the page after the last one is empty.
 		if len(stats) == limit {
 			next = showCursor([]byte(stats[limit-1].Queue))
@@ -146,9 +146,10 @@ func (qs *QueueService) Get(ctx context.Context, in *pb.GetQueueRequest) (*pb.Ge
 		return nil, err
 	}
 	// All partitions have the configuration that was set in the first one. A queue that is not there has none.
-	q, at, err := qs.queues.Queue(ctx, c.t.part, in.GetQueue(), core.ReadOptions{})
+	o := readOptions(0, in.GetStale())
+	q, at, err := qs.queues.Queue(ctx, c.t.part, in.GetQueue(), o)
 	if edge.Is[core.NotFound](err) && c.t.several() {
-		q, at, err = c.queue(ctx, in.GetQueue())
+		q, at, err = c.queue(ctx, in.GetQueue(), o)
 	}
 	if err != nil {
 		return nil, err
@@ -162,7 +163,7 @@ func (qs *QueueService) Stats(ctx context.Context, in *pb.QueueStatsRequest) (*p
 	if err != nil {
 		return nil, err
 	}
-	q, at, err := c.queue(ctx, in.GetQueue())
+	q, at, err := c.queue(ctx, in.GetQueue(), readOptions(0, in.GetStale()))
 	if err != nil {
 		return nil, err
 	}
@@ -247,7 +248,7 @@ func (qs *QueueService) Delete(ctx context.Context, in *pb.DeleteQueueRequest) (
 		return nil, fact
 	}
 	if c.t.several() && !in.GetPurge() {
-		q, _, err := c.queue(ctx, name)
+		q, _, err := c.queue(ctx, name, core.ReadOptions{})
 		if err != nil {
 			return nil, err
 		}

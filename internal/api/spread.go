@@ -298,7 +298,7 @@ func (c *call) elsewhere(ctx context.Context, op core.Op) (existed bool, err err
 func (c *call) deleteQueue(ctx context.Context, op *core.QueueDelete) (existed bool, at core.At, err error) {
 	r, at, err := c.proposeOp(ctx, op)
 	if f, ok := errors.AsType[core.RevMismatch](err); ok && f.Missing && c.t.several() {
-		q, _, readErr := c.queue(ctx, op.Queue)
+		q, _, readErr := c.queue(ctx, op.Queue, core.ReadOptions{})
 		if readErr == nil && q.Config.Version == uint64(op.IfVersion) {
 			err = nil
 		}
@@ -347,15 +347,15 @@ func merge(all *core.At, one core.At) {
 }
 
 // queue counts what is in a queue, in all partitions. The configuration is that of the first one which has the queue.
-func (c *call) queue(ctx context.Context, name string) (q core.QueueStats, at core.At, err error) {
+func (c *call) queue(ctx context.Context, name string, o core.ReadOptions) (q core.QueueStats, at core.At, err error) {
 	b := c.s.node.queues
 	if !c.t.several() {
-		return b.Queue(ctx, c.t.part, name, core.ReadOptions{})
+		return b.Queue(ctx, c.t.part, name, o)
 	}
 	var mu sync.Mutex // guards the answer
 	first := c.t.parts
 	err = c.each(0, func(p core.Partition) error {
-		one, oneAt, err := b.Queue(ctx, p, name, core.ReadOptions{})
+		one, oneAt, err := b.Queue(ctx, p, name, o)
 		if edge.Is[core.NotFound](err) {
 			return nil
 		}
@@ -400,14 +400,14 @@ func sum(q, one *core.QueueStats) {
 }
 
 // queues reads a page of queues by name, each counted in all partitions.
-func (c *call) queues(ctx context.Context, after string, limit int) (page []core.QueueStats, at core.At, err error) {
+func (c *call) queues(ctx context.Context, after string, limit int, o core.ReadOptions) (page []core.QueueStats, at core.At, err error) {
 	b := c.s.node.queues
 	if !c.t.several() {
-		return b.Queues(ctx, c.t.part, after, limit, core.ReadOptions{})
+		return b.Queues(ctx, c.t.part, after, limit, o)
 	}
 	var mu sync.Mutex // guards the answer
 	err = c.each(0, func(p core.Partition) error {
-		one, oneAt, err := b.Queues(ctx, p, after, limit, core.ReadOptions{})
+		one, oneAt, err := b.Queues(ctx, p, after, limit, o)
 		if err != nil {
 			return err
 		}

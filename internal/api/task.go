@@ -124,7 +124,7 @@ func (ts *TaskService) ListAttempts(ctx context.Context, in *pb.ListAttemptsRequ
 	if err := c.goTo(ctx, id); err != nil {
 		return nil, sameTask(err, in.GetId())
 	}
-	list, at, err := ts.tasks.Attempts(ctx, c.t.part, id, core.ReadOptions{})
+	list, at, err := ts.tasks.Attempts(ctx, c.t.part, id, readOptions(0, in.GetStale()))
 	if err != nil {
 		return nil, sameTask(err, in.GetId())
 	}
@@ -240,6 +240,7 @@ func (ts *TaskService) listQuery(in *pb.ListRequest) (q core.ListQuery, fact cor
 	if in.GetState() < 0 || in.GetState() > pb.State_CANCELLED {
 		return q, edge.NotSupported("state")
 	}
+	q.Read = readOptions(0, in.GetStale())
 	if q.Limit, fact = ts.s.page(in.GetLimit()); fact != nil {
 		return q, fact
 	}

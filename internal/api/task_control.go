@@ -295,7 +295,7 @@ func (qs *QueueService) pause(ctx context.Context, op *core.QueuePause, times fu
 	}
 	if c.t.several() {
 		// A queue that no partition has is not made by a pause.
-		if _, _, err := c.queue(ctx, op.Queue); err != nil {
+		if _, _, err := c.queue(ctx, op.Queue, core.ReadOptions{}); err != nil {
 			return false, at, err
 		}
 		op.Make = true

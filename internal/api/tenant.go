@@ -37,7 +37,7 @@ func (ts *TenantService) Get(ctx context.Context, in *pb.GetTenantRequest) (*pb.
 	if name != own && !who.Scopes.Has(auth.TenantAdmin) {
 		return nil, core.Denied{Scope: auth.TenantAdmin.String()}
 	}
-	t, err := ts.tenants.Tenant(ctx, name)
+	t, err := ts.tenants.Tenant(ctx, name, readOptions(0, in.GetStale()))
 	if err != nil {
 		return nil, err
 	}

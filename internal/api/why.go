@@ -19,7 +19,7 @@ func (ts *TaskService) Effects(ctx context.Context, in *pb.EffectsRequest) (*pb.
 	if err != nil {
 		return nil, err
 	}
-	e, at, err := ts.tasks.Effects(ctx, c.t.part, id)
+	e, at, err := ts.tasks.Effects(ctx, c.t.part, id, readOptions(0, in.GetStale()))
 	if err != nil {
 		return nil, sameTask(err, in.GetId())
 	}

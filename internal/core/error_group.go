@@ -84,6 +84,7 @@ func (g *ErrorGroup) Merge(o *ErrorGroup) {
 
 // ErrorQuery says which groups of errors are read.
 type ErrorQuery struct {
+	Read  ReadOptions
 	Queue string // empty: any
 	Kind  string // empty: any
 	Span  Millis // seen last within it; 0: ever

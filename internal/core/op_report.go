@@ -68,6 +68,13 @@ type LogLine struct {
 	Text    string
 }
 
+// LogQuery asks for up to Limit lines of a task's log, those with numbers above After.
+type LogQuery struct {
+	Attempt uint32 // of which they are; 0: of any
+	After   uint64
+	Limit   int
+}
+
 // TaskLog is a part of a task's log.
 type TaskLog struct {
 	Lines   []LogLine

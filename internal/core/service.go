@@ -64,6 +64,7 @@ type KeyCursor interface {
 // label, about in order of their creation; those of a queue in a state, in the order of that state's index; else all of the
 // partition, about in order of their creation.
 type ListQuery struct {
+	Read   ReadOptions
 	Queue  string // empty: any
 	State  State  // 0: any
 	Desc   bool   // the last ones first

@@ -85,7 +85,7 @@ func TestATenantsQuotaOfTasksHoldsOverItsPartitions(t *testing.T) {
 	if fact := create(parts[1]); limitOf(fact) != "tenant_tasks" {
 		t.Errorf("in the other partition: %v", fact)
 	}
-	info, err := r.node.Tenant(t.Context(), "acme")
+	info, err := r.node.Tenant(t.Context(), "acme", core.ReadOptions{})
 	if err != nil || info.Use.Tasks != most || info.Config.Tasks.Tasks != most {
 		t.Errorf("the tenant has %+v, %v", info, err)
 	}
@@ -188,7 +188,7 @@ func TestStreamsOfATenantAreBoundedOverNodes(t *testing.T) {
 	if f, ok := n.OpenStream(p).(core.Exhausted); !ok || f.Limit != "tenant_streams" || f.Max != 3 {
 		t.Errorf("a fourth: %v", f)
 	}
-	if info, err := n.Tenant(t.Context(), "acme"); err != nil || info.Streams != 3 {
+	if info, err := n.Tenant(t.Context(), "acme", core.ReadOptions{}); err != nil || info.Streams != 3 {
 		t.Errorf("the tenant has %d streams, %v", info.Streams, err)
 	}
 	n.takeStreams(2, []byte{1}) // not of that form

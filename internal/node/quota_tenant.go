@@ -56,8 +56,8 @@ func (n *Node) SetTenant(ctx context.Context, tenant string, c core.TenantConfig
 }
 
 // Tenant reads what the directory has of a tenant, and what this node measured last of its keys.
-func (n *Node) Tenant(ctx context.Context, name string) (t core.TenantInfo, err error) {
-	if err := n.shards[0].barrier(ctx, core.ReadOptions{}); err != nil {
+func (n *Node) Tenant(ctx context.Context, name string, o core.ReadOptions) (t core.TenantInfo, err error) {
+	if err := n.shards[0].barrier(ctx, o); err != nil {
 		return t, err
 	}
 	err = n.shards[0].store.View(func(v core.View) error {

@@ -178,7 +178,7 @@ func TestPutsAreTakenWhenTheBoundsOfAFullTenantAreRemoved(t *testing.T) {
 	for _, p := range parts {
 		r.obeys(refused(p), false)
 	}
-	if info, err := r.node.Tenant(t.Context(), "acme"); err != nil || info.Config != (core.TenantConfig{}) || info.Over {
+	if info, err := r.node.Tenant(t.Context(), "acme", core.ReadOptions{}); err != nil || info.Config != (core.TenantConfig{}) || info.Over {
 		t.Errorf("%+v, %v", info, err)
 	}
 }
@@ -204,7 +204,7 @@ func (r *rig) tells(p core.Partition, limit string, total uint64) {
 		switch {
 		case err != nil:
 		case limit == "tenant_key_bytes":
-			got, tErr := r.node.Tenant(ctx, "acme")
+			got, tErr := r.node.Tenant(ctx, "acme", core.ReadOptions{})
 			measured, info.Over, err = got.Measured, got.Over, tErr
 		case limit == "namespace_key_bytes":
 			measured, _, err = r.node.KeyBytes(ctx, p, core.ReadOptions{})
@@ -267,7 +267,7 @@ func TestABoundOfAllKeysIsPassedByWhatIsPutInTwoSeconds(t *testing.T) {
 			}
 			var shown uint64
 			if limit == "tenant_key_bytes" {
-				info, err := r.node.Tenant(t.Context(), "acme")
+				info, err := r.node.Tenant(t.Context(), "acme", core.ReadOptions{})
 				if err != nil || !info.Over {
 					t.Fatalf("%+v, %v", info, err)
 				}

@@ -157,7 +157,7 @@ func (n *Node) Attempts(ctx context.Context, p core.Partition, id core.TaskID, o
 
 // Tasks reads a page of tasks, without payloads and results.
 func (n *Node) Tasks(ctx context.Context, p core.Partition, q core.ListQuery) (page core.TaskPage, at core.At, err error) {
-	at, err = n.readShown(ctx, p, core.ReadOptions{}, func(v core.View, shift core.Millis) error {
+	at, err = n.readShown(ctx, p, q.Read, func(v core.View, shift core.Millis) error {
 		page, err = queue.List(v, p, q, shift)
 		for i := range page.Tasks {
 			showTask(&page.Tasks[i], shift)

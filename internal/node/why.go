@@ -8,8 +8,8 @@ import (
 )
 
 // Effects reads what the completion of a task did besides ending it.
-func (n *Node) Effects(ctx context.Context, p core.Partition, id core.TaskID) (e core.Effects, at core.At, err error) {
-	at, err = n.readShown(ctx, p, core.ReadOptions{}, func(v core.View, shift core.Millis) error {
+func (n *Node) Effects(ctx context.Context, p core.Partition, id core.TaskID, o core.ReadOptions) (e core.Effects, at core.At, err error) {
+	at, err = n.readShown(ctx, p, o, func(v core.View, shift core.Millis) error {
 		var ok bool
 		e, ok, err = queue.Effects(v, p, id)
 		show(shift, &e.At)
@@ -18,11 +18,11 @@ func (n *Node) Effects(ctx context.Context, p core.Partition, id core.TaskID) (e
 	return e, at, err
 }
 
-// Logs reads up to limit lines of a task's log with numbers above after, of one attempt or, where it is 0, of all.
-func (n *Node) Logs(ctx context.Context, p core.Partition, id core.TaskID, attempt uint32, after uint64, limit int) (l core.TaskLog, at core.At, err error) {
-	at, err = n.readShown(ctx, p, core.ReadOptions{}, func(v core.View, shift core.Millis) error {
+// Logs reads lines of a task's log.
+func (n *Node) Logs(ctx context.Context, p core.Partition, id core.TaskID, q core.LogQuery, o core.ReadOptions) (l core.TaskLog, at core.At, err error) {
+	at, err = n.readShown(ctx, p, o, func(v core.View, shift core.Millis) error {
 		var ok bool
-		l, ok, err = queue.Log(v, p, id, attempt, after, limit)
+		l, ok, err = queue.Log(v, p, id, q.Attempt, q.After, q.Limit)
 		for i := range l.Lines {
 			show(shift, &l.Lines[i].At)
 		}

@@ -24,11 +24,11 @@ func batchRoutes() []*Route {
 			fields: fieldNames(openBatchRequestFields), handle: (*restCall).batchOpen,
 		},
 		{
-			Method: http.MethodGet, Path: "/v1/batches", Native: batchesService + "List", Answer: "ListBatchesResponse", Status: statusOK, Query: pageParams,
+			Method: http.MethodGet, Path: "/v1/batches", Native: batchesService + "List", Answer: "ListBatchesResponse", Status: statusOK, Query: stalePage,
 			Doc: "List batches, those that have finished too, the last opened first; partition after partition.", handle: (*restCall).batchList,
 		},
 		{
-			Method: http.MethodGet, Path: "/v1/batches/{id}", Native: batchesService + "Get", Answer: "Batch", Status: statusOK,
+			Method: http.MethodGet, Path: "/v1/batches/{id}", Native: batchesService + "Get", Answer: "Batch", Status: statusOK, Query: staleParams,
 			Doc: "Read a batch and how many of its tasks are in which state.", handle: (*restCall).batchGet,
 		},
 		{

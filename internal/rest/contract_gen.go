@@ -3599,6 +3599,7 @@ func (c *restCall) taskBatchCreate() error {
 func (c *restCall) taskListAttempts() error {
 	in := new(pb.ListAttemptsRequest)
 	in.Id = c.params[0]
+	in.Stale = c.stale()
 	out, err := c.s.Tasks().ListAttempts(c.ctx, in)
 	if err != nil {
 		return err
@@ -3624,6 +3625,7 @@ func (c *restCall) taskReport() error {
 func (c *restCall) taskEffects() error {
 	in := new(pb.EffectsRequest)
 	in.Id = c.params[0]
+	in.Stale = c.stale()
 	out, err := c.s.Tasks().Effects(c.ctx, in)
 	if err != nil {
 		return err
@@ -3802,6 +3804,7 @@ func (c *restCall) queueList() error {
 	if in.Limit, in.Cursor, fact = c.page(); fact != nil {
 		return fact
 	}
+	in.Stale = c.stale()
 	out, err := c.s.Queues().List(c.ctx, in)
 	if err != nil {
 		return err
@@ -3813,6 +3816,7 @@ func (c *restCall) queueList() error {
 func (c *restCall) queueGet() error {
 	in := new(pb.GetQueueRequest)
 	in.Queue = c.params[0]
+	in.Stale = c.stale()
 	out, err := c.s.Queues().Get(c.ctx, in)
 	if err != nil {
 		return err
@@ -3874,6 +3878,7 @@ func (c *restCall) queueKeys() error {
 	if in.Limit, in.Cursor, fact = c.page(); fact != nil {
 		return fact
 	}
+	in.Stale = c.stale()
 	out, err := c.s.Queues().Keys(c.ctx, in)
 	if err != nil {
 		return err
@@ -3928,6 +3933,7 @@ func (c *restCall) queueResumeKey() error {
 func (c *restCall) queueStats() error {
 	in := new(pb.QueueStatsRequest)
 	in.Queue = c.params[0]
+	in.Stale = c.stale()
 	out, err := c.s.Queues().Stats(c.ctx, in)
 	if err != nil {
 		return err
@@ -3961,6 +3967,7 @@ func (c *restCall) queueDeleteNamespace() error {
 // queueGetNamespace serves GET /v1/namespace.
 func (c *restCall) queueGetNamespace() error {
 	in := new(pb.GetNamespaceRequest)
+	in.Stale = c.stale()
 	out, err := c.s.Queues().GetNamespace(c.ctx, in)
 	if err != nil {
 		return err
@@ -4026,6 +4033,7 @@ func (c *restCall) keyspaceSet() error {
 func (c *restCall) keyspaceGet() error {
 	in := new(pb.GetKeyspaceRequest)
 	in.Keyspace = c.params[0]
+	in.Stale = c.stale()
 	out, err := c.s.Keyspaces().Get(c.ctx, in)
 	if err != nil {
 		return err
@@ -4042,6 +4050,7 @@ func (c *restCall) keyspaceList() error {
 		return fact
 	}
 	in.Stats = c.flag("stats")
+	in.Stale = c.stale()
 	out, err := c.s.Keyspaces().List(c.ctx, in)
 	if err != nil {
 		return err
@@ -4063,6 +4072,7 @@ func (c *restCall) keyspaceDelete() error {
 // tenantGet serves GET /v1/tenant.
 func (c *restCall) tenantGet() error {
 	in := new(pb.GetTenantRequest)
+	in.Stale = c.stale()
 	out, err := c.s.Tenants().Get(c.ctx, in)
 	if err != nil {
 		return err
@@ -4075,6 +4085,7 @@ func (c *restCall) tenantGet() error {
 func (c *restCall) tenantGet2() error {
 	in := new(pb.GetTenantRequest)
 	in.Tenant = c.params[0]
+	in.Stale = c.stale()
 	out, err := c.s.Tenants().Get(c.ctx, in)
 	if err != nil {
 		return err
@@ -4145,6 +4156,7 @@ func (c *restCall) refListRepos() error {
 	if in.Limit, in.Cursor, fact = c.page(); fact != nil {
 		return fact
 	}
+	in.Stale = c.stale()
 	out, err := c.s.Refs().ListRepos(c.ctx, in)
 	if err != nil {
 		return err
@@ -4245,6 +4257,7 @@ func (c *restCall) refListActivity() error {
 func (c *restCall) searchGetCollection() error {
 	in := new(pb.GetCollectionRequest)
 	in.Collection = c.params[0]
+	in.Stale = c.stale()
 	out, err := c.s.Searches().GetCollection(c.ctx, in)
 	if err != nil {
 		return err
@@ -4259,6 +4272,7 @@ func (c *restCall) searchListCollections() error {
 	if in.Limit, in.Cursor, fact = c.page(); fact != nil {
 		return fact
 	}
+	in.Stale = c.stale()
 	out, err := c.s.Searches().ListCollections(c.ctx, in)
 	if err != nil {
 		return err
@@ -4281,6 +4295,7 @@ func (c *restCall) searchDeleteCollection() error {
 func (c *restCall) searchCollectionStats() error {
 	in := new(pb.CollectionStatsRequest)
 	in.Collection = c.params[0]
+	in.Stale = c.stale()
 	out, err := c.s.Searches().CollectionStats(c.ctx, in)
 	if err != nil {
 		return err
@@ -4362,6 +4377,7 @@ func (c *restCall) searchPutRuleset() error {
 func (c *restCall) searchGetRuleset() error {
 	in := new(pb.GetRulesetRequest)
 	in.Ruleset = c.params[0]
+	in.Stale = c.stale()
 	out, err := c.s.Searches().GetRuleset(c.ctx, in)
 	if err != nil {
 		return err
@@ -4372,6 +4388,7 @@ func (c *restCall) searchGetRuleset() error {
 // searchListRulesets serves GET /v1/rulesets.
 func (c *restCall) searchListRulesets() error {
 	in := new(pb.ListRulesetsRequest)
+	in.Stale = c.stale()
 	out, err := c.s.Searches().ListRulesets(c.ctx, in)
 	if err != nil {
 		return err
@@ -4477,6 +4494,7 @@ func (c *restCall) batchList() error {
 	if in.Limit, in.Cursor, fact = c.page(); fact != nil {
 		return fact
 	}
+	in.Stale = c.stale()
 	out, err := c.s.Batches().List(c.ctx, in)
 	if err != nil {
 		return err
@@ -4488,6 +4506,7 @@ func (c *restCall) batchList() error {
 func (c *restCall) batchGet() error {
 	in := new(pb.GetBatchRequest)
 	in.Id = c.params[0]
+	in.Stale = c.stale()
 	out, err := c.s.Batches().Get(c.ctx, in)
 	if err != nil {
 		return err
@@ -4550,6 +4569,7 @@ func (c *restCall) bulkRedrive() error {
 // bulkList serves GET /v1/bulk.
 func (c *restCall) bulkList() error {
 	in := new(pb.ListBulkRequest)
+	in.Stale = c.stale()
 	out, err := c.s.Bulk().List(c.ctx, in)
 	if err != nil {
 		return err
@@ -4561,6 +4581,7 @@ func (c *restCall) bulkList() error {
 func (c *restCall) bulkGet() error {
 	in := new(pb.GetBulkRequest)
 	in.Id = c.params[0]
+	in.Stale = c.stale()
 	out, err := c.s.Bulk().Get(c.ctx, in)
 	if err != nil {
 		return err
@@ -4590,6 +4611,7 @@ func (c *restCall) cronList() error {
 	if in.Limit, in.Cursor, fact = c.page(); fact != nil {
 		return fact
 	}
+	in.Stale = c.stale()
 	out, err := c.s.Crons().List(c.ctx, in)
 	if err != nil {
 		return err
@@ -4601,6 +4623,7 @@ func (c *restCall) cronList() error {
 func (c *restCall) cronGet() error {
 	in := new(pb.GetCronRequest)
 	in.Name = c.params[0]
+	in.Stale = c.stale()
 	out, err := c.s.Crons().Get(c.ctx, in)
 	if err != nil {
 		return err
@@ -4699,6 +4722,7 @@ func (c *restCall) cronPreview() error {
 func (c *restCall) cronRuns() error {
 	in := new(pb.ListCronRunsRequest)
 	in.Name = c.params[0]
+	in.Stale = c.stale()
 	out, err := c.s.Crons().Runs(c.ctx, in)
 	if err != nil {
 		return err
@@ -4715,6 +4739,7 @@ func (c *restCall) errorList() error {
 	if in.Span, fact = c.span("span"); fact != nil {
 		return fact
 	}
+	in.Stale = c.stale()
 	out, err := c.s.Errors().List(c.ctx, in)
 	if err != nil {
 		return err
@@ -4730,6 +4755,7 @@ func (c *restCall) limiterList() error {
 	if in.Limit, in.Cursor, fact = c.page(); fact != nil {
 		return fact
 	}
+	in.Stale = c.stale()
 	out, err := c.s.Limiters().List(c.ctx, in)
 	if err != nil {
 		return err
@@ -4741,6 +4767,7 @@ func (c *restCall) limiterList() error {
 func (c *restCall) limiterGet() error {
 	in := new(pb.GetLimiterRequest)
 	in.Name = c.params[0]
+	in.Stale = c.stale()
 	out, err := c.s.Limiters().Get(c.ctx, in)
 	if err != nil {
 		return err

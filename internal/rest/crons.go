@@ -17,11 +17,11 @@ func cronRoutes() []*Route {
 			Query: append([]Param{
 				{Name: "prefix", Type: "string", Form: queueForm.filled(), Doc: "What their names begin with."},
 				{Name: "runs", Type: "integer", Form: wholes[int64](0, api.CronRunsListed), Doc: "How many of the last runs of each to show in recent, 0 to 20; default 0."},
-			}, pageParams...),
+			}, stalePage...),
 			Doc: "List crons by name, with their next slots and last runs.", handle: (*restCall).cronList,
 		},
 		{
-			Method: http.MethodGet, Path: "/v1/crons/{cron}", Native: cronService + "Get", Answer: "Cron", Headers: []string{"ETag"}, Status: statusOK,
+			Method: http.MethodGet, Path: "/v1/crons/{cron}", Native: cronService + "Get", Answer: "Cron", Headers: []string{"ETag"}, Status: statusOK, Query: staleParams,
 			Doc: "Read a cron. The ETag is its version.", handle: (*restCall).cronGet,
 		},
 		{
@@ -54,7 +54,7 @@ func cronRoutes() []*Route {
 			fields: fieldNames(previewCronRequestFields), handle: (*restCall).cronPreview,
 		},
 		{
-			Method: http.MethodGet, Path: "/v1/crons/{cron}/runs", Native: cronService + "Runs", Answer: "ListCronRunsResponse", Status: statusOK,
+			Method: http.MethodGet, Path: "/v1/crons/{cron}/runs", Native: cronService + "Runs", Answer: "ListCronRunsResponse", Status: statusOK, Query: staleParams,
 			Doc: "List the last runs of a cron, at most 100, the last one first.", handle: (*restCall).cronRuns,
 		},
 	}

@@ -20,6 +20,7 @@ func errorRoutes() []*Route {
 			{Name: "queue", Type: "string", Form: anyQueueForm, Doc: "Name of the queue whose tasks had the errors; default: of any."},
 			{Name: "kind", Type: "string", Form: anyQueueForm, Doc: "Kind of the tasks; default: any."},
 			{Name: "span", Type: "duration", Form: spans(api.HorizonSpan(defaults)), Doc: "Only groups of which an error was seen within it; default: all."},
+			freshly,
 		},
 		Doc:    "List the errors of attempts in groups, those with the most errors first: errors are alike that have the same kind of task and code, or without a code messages that differ in digits alone. At most 1,000 groups are shown.",
 		handle: (*restCall).errorList,

@@ -75,11 +75,11 @@ func keyRoutes() []*Route {
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/keyspaces", Native: keyspacesService + "List", Answer: "ListKeyspacesResponse", Status: statusOK,
-			Query: append(append([]Param{}, pageParams...), Param{Name: "stats", Type: "true|false", Doc: "Tell how many keys each has, and what they take on disk. One request counts about 100,000 keys at most, as many in each keyspace; more_keys says that there are more."}),
+			Query: append(append([]Param{}, pageParams...), Param{Name: "stats", Type: "true|false", Doc: "Tell how many keys each has, and what they take on disk. One request counts about 100,000 keys at most, as many in each keyspace; more_keys says that there are more."}, freshly),
 			Doc:   "List keyspaces by name, with their configuration.", handle: (*restCall).keyspaceList,
 		},
 		{
-			Method: http.MethodGet, Path: "/v1/keyspaces/{keyspace}", Native: keyspacesService + "Get", Answer: "KeyspaceFound", Headers: []string{"ETag"}, Status: statusOK,
+			Method: http.MethodGet, Path: "/v1/keyspaces/{keyspace}", Native: keyspacesService + "Get", Answer: "KeyspaceFound", Headers: []string{"ETag"}, Status: statusOK, Query: staleParams,
 			Doc: "Read a keyspace's configuration, and count what is in it. The ETag is the version of the configuration.", handle: (*restCall).keyspaceGet,
 		},
 		{

@@ -10,11 +10,11 @@ func limiterRoutes() []*Route {
 	return []*Route{
 		{
 			Method: http.MethodGet, Path: "/v1/limiters", Native: limiterService + "List", Answer: "ListLimitersResponse", Status: statusOK,
-			Query: append([]Param{{Name: "prefix", Type: "string", Form: queueForm.filled(), Doc: "What their names begin with."}}, pageParams...),
+			Query: append([]Param{{Name: "prefix", Type: "string", Form: queueForm.filled(), Doc: "What their names begin with."}}, stalePage...),
 			Doc:   "List limiters by name, with what is used of each.", handle: (*restCall).limiterList,
 		},
 		{
-			Method: http.MethodGet, Path: "/v1/limiters/{limiter}", Native: limiterService + "Get", Answer: "Limiter", Headers: []string{"ETag"}, Status: statusOK,
+			Method: http.MethodGet, Path: "/v1/limiters/{limiter}", Native: limiterService + "Get", Answer: "Limiter", Headers: []string{"ETag"}, Status: statusOK, Query: staleParams,
 			Doc: "Read a limiter, with the tasks that hold it and the queues that name it. The ETag is its version.", handle: (*restCall).limiterGet,
 		},
 		{

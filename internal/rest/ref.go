@@ -33,7 +33,7 @@ func repoRoutes() []*Route {
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/repos", Native: api.RefsService + "ListRepos", Answer: "ListReposResponse", Status: statusOK,
-			Query: append([]Param{{Name: "deleted", Type: "true|false", Doc: "Those that can still be brought back."}}, pageParams...),
+			Query: append([]Param{{Name: "deleted", Type: "true|false", Doc: "Those that can still be brought back."}}, stalePage...),
 			Doc:   "List repositories by name.", handle: (*restCall).refListRepos,
 		},
 		{

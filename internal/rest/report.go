@@ -33,7 +33,7 @@ func (c *restCall) taskLogs() error {
 	if fact != nil {
 		return fact
 	}
-	in.Limit = uint32(limit)
+	in.Limit, in.Stale = uint32(limit), c.stale()
 	out, err := c.s.Tasks().Logs(c.ctx, in)
 	if err != nil {
 		return err

@@ -40,6 +40,8 @@ var (
 	statusMade  = []int{http.StatusCreated, http.StatusOK}
 	readParams  = []Param{minIndex, freshly}
 	pageParams  = []Param{limitOf, cursorOf}
+	stalePage   = []Param{limitOf, cursorOf, freshly}
+	staleParams = []Param{freshly}
 )
 
 // routes makes the table.
@@ -88,7 +90,7 @@ func producerRoutes() []*Route {
 				{Name: "fingerprint", Type: "string", Form: fingerprintForm, Doc: "Fingerprint of the last error of the tasks, as GET /v1/errors shows it."},
 				{Name: "batch", Type: "string", Form: taskForm.filled(), Doc: "Id of the batch that the tasks were added to."},
 				{Name: "head", Type: "integer", Form: wholes[int64](1, api.MaxHead), Doc: "The first bytes of each payload too, 1 to 256, and its size."},
-			}, pageParams...),
+			}, stalePage...),
 			handle: (*restCall).listTasks,
 		},
 		{
@@ -103,7 +105,7 @@ func producerRoutes() []*Route {
 			fields: fieldNames(batchGetRequestFields), handle: (*restCall).getTasks,
 		},
 		{
-			Method: http.MethodGet, Path: "/v1/tasks/{id}/attempts", Native: tasksService + "ListAttempts", Answer: "ListAttemptsResponse", Status: statusOK,
+			Method: http.MethodGet, Path: "/v1/tasks/{id}/attempts", Native: tasksService + "ListAttempts", Answer: "ListAttemptsResponse", Status: statusOK, Query: staleParams,
 			Doc: "List the last 20 attempts of a task, oldest first.", handle: (*restCall).taskListAttempts,
 		},
 		{
@@ -182,13 +184,13 @@ func operatorRoutes() []*Route {
 			Query: []Param{
 				{Name: "attempt", Type: "integer", Form: wholes(0, int64(math.MaxUint32)), Doc: "Only lines of this attempt; default: of all."},
 				{Name: "after", Type: "integer", Form: AnyUint64, Doc: "Only lines with a number above this one; default 0."},
-				limitOf,
+				limitOf, freshly,
 			},
 			Doc:    "Read the log of a task, oldest line first. About the last 1,000 lines or 256 KiB of all attempts are kept; older ones are counted as dropped.",
 			handle: (*restCall).taskLogs,
 		},
 		{
-			Method: http.MethodGet, Path: "/v1/tasks/{id}/effects", Native: tasksService + "Effects", Answer: "EffectsResponse", Status: statusOK,
+			Method: http.MethodGet, Path: "/v1/tasks/{id}/effects", Native: tasksService + "Effects", Answer: "EffectsResponse", Status: statusOK, Query: staleParams,
 			Doc: "Read what the completion of a task did besides ending it, in the same log entry, and whether that still stands.", handle: (*restCall).taskEffects,
 		},
 		{
@@ -239,11 +241,11 @@ func dataRoutes() []*Route {
 				{Name: "prefix", Type: "string", Form: queueForm.filled(), Doc: "What their names begin with."},
 				{Name: "sort", Type: "name|ready|oldest|dead|rate", Doc: "name, the default; ready or dead: those with the most such tasks first; oldest: the one whose ready task has waited longest first; rate: the one that completed the most in the last minute first."},
 				{Name: "only", Type: "paused|stuck|dead", Doc: "Those that are paused, that have dead tasks, or that are stuck: not paused, with a task that has been ready for a minute, and none running."},
-			}, pageParams...),
+			}, stalePage...),
 			Doc: "List queues with their counters. Of a namespace with more than 10,000 queues only a prefix can be sorted or chosen from.", handle: (*restCall).queueList,
 		},
 		{
-			Method: http.MethodGet, Path: "/v1/queues/{queue}", Native: queuesService + "Get", Answer: "QueueConfig", Headers: []string{"ETag"}, Status: statusOK,
+			Method: http.MethodGet, Path: "/v1/queues/{queue}", Native: queuesService + "Get", Answer: "QueueConfig", Headers: []string{"ETag"}, Status: statusOK, Query: staleParams,
 			Doc: "Read a queue's configuration. The ETag is its version.", handle: (*restCall).queueGet,
 		},
 		{
@@ -276,7 +278,7 @@ func dataRoutes() []*Route {
 			Query: []Param{
 				{Name: "sort", Type: "name|backlog|oldest|owed", Doc: "name, the default; backlog: those with the most ready tasks first; oldest: those whose first task has been ready longest first; owed: those that are the furthest behind their share first."},
 				{Name: "prefix", Type: "string", Doc: "What the keys begin with."},
-				limitOf, cursorOf,
+				limitOf, cursorOf, freshly,
 			},
 			Doc: "List the keys of a queue that have tasks which have not ended, or for which something is set. Of a queue with more than 10,000 keys only a prefix can be sorted by something else than the name.", handle: (*restCall).queueKeys,
 		},
@@ -295,7 +297,7 @@ func dataRoutes() []*Route {
 			Doc: "Give out the tasks of a paused key again.", handle: (*restCall).queueResumeKey,
 		},
 		{
-			Method: http.MethodGet, Path: "/v1/queues/{queue}/stats", Native: queuesService + "Stats", Answer: "QueueStats", Status: statusOK,
+			Method: http.MethodGet, Path: "/v1/queues/{queue}/stats", Native: queuesService + "Stats", Answer: "QueueStats", Status: statusOK, Query: staleParams,
 			Doc: "Count what is in a queue.", handle: (*restCall).queueStats,
 		},
 	}
@@ -315,11 +317,11 @@ func bulkRoutes() []*Route {
 			fields: fieldNames(redriveRequestFields), handle: (*restCall).bulkRedrive,
 		},
 		{
-			Method: http.MethodGet, Path: "/v1/bulk", Native: bulkService + "List", Answer: "ListBulkResponse", Status: statusOK,
+			Method: http.MethodGet, Path: "/v1/bulk", Native: bulkService + "List", Answer: "ListBulkResponse", Status: statusOK, Query: staleParams,
 			Doc: "List the jobs that run, and those that ended within the last 24 hours, the last begun first.", handle: (*restCall).bulkList,
 		},
 		{
-			Method: http.MethodGet, Path: "/v1/bulk/{id}", Native: bulkService + "Get", Answer: "BulkJob", Status: statusOK,
+			Method: http.MethodGet, Path: "/v1/bulk/{id}", Native: bulkService + "Get", Answer: "BulkJob", Status: statusOK, Query: staleParams,
 			Doc: "Read how far a job is.", handle: (*restCall).bulkGet,
 		},
 		{
@@ -339,7 +341,7 @@ func serverRoutes() []*Route {
 			fields: fieldNames(createNamespaceRequestFields), handle: (*restCall).queueCreateNamespace,
 		},
 		{
-			Method: http.MethodGet, Path: "/v1/namespace", Native: queuesService + "GetNamespace", Answer: "Namespace", Headers: []string{"ETag"}, Status: statusOK,
+			Method: http.MethodGet, Path: "/v1/namespace", Native: queuesService + "GetNamespace", Answer: "Namespace", Headers: []string{"ETag"}, Status: statusOK, Query: staleParams,
 			Doc: "Read the configuration of the namespace, and where its partitions lie. The ETag is its version.", handle: (*restCall).queueGetNamespace,
 		},
 		{

@@ -20,7 +20,7 @@ func collectionRoutes() []*Route {
 			fields: fieldNames(collectionFields), handle: (*restCall).setCollection,
 		},
 		{
-			Method: http.MethodGet, Path: collection, Native: searchesService + "GetCollection", Answer: "Collection", Status: statusOK,
+			Method: http.MethodGet, Path: collection, Native: searchesService + "GetCollection", Answer: "Collection", Status: statusOK, Query: staleParams,
 			Doc: "Read a collection's definition.", handle: (*restCall).searchGetCollection,
 		},
 		{
@@ -28,11 +28,11 @@ func collectionRoutes() []*Route {
 			Doc: "Remove a collection with all its points and recordings.", handle: (*restCall).searchDeleteCollection,
 		},
 		{
-			Method: http.MethodGet, Path: "/v1/collections", Native: searchesService + "ListCollections", Answer: "ListCollectionsResponse", Status: statusOK, Query: pageParams,
+			Method: http.MethodGet, Path: "/v1/collections", Native: searchesService + "ListCollections", Answer: "ListCollectionsResponse", Status: statusOK, Query: stalePage,
 			Doc: "List collections by name.", handle: (*restCall).searchListCollections,
 		},
 		{
-			Method: http.MethodGet, Path: collection + "/stats", Native: searchesService + "CollectionStats", Answer: "CollectionStatsResponse", Status: statusOK,
+			Method: http.MethodGet, Path: collection + "/stats", Native: searchesService + "CollectionStats", Answer: "CollectionStatsResponse", Status: statusOK, Query: staleParams,
 			Doc: "Count what is in a collection.", handle: (*restCall).searchCollectionStats,
 		},
 		{
@@ -60,11 +60,11 @@ func collectionRoutes() []*Route {
 			fields: fieldNames(putRulesetFields), handle: (*restCall).searchPutRuleset,
 		},
 		{
-			Method: http.MethodGet, Path: "/v1/rulesets/{ruleset}", Native: searchesService + "GetRuleset", Answer: "GetRulesetResponse", Status: statusOK,
+			Method: http.MethodGet, Path: "/v1/rulesets/{ruleset}", Native: searchesService + "GetRuleset", Answer: "GetRulesetResponse", Status: statusOK, Query: staleParams,
 			Doc: "Read a version of a ruleset: NAME@VERSION, or NAME for the newest.", handle: (*restCall).searchGetRuleset,
 		},
 		{
-			Method: http.MethodGet, Path: "/v1/rulesets", Native: searchesService + "ListRulesets", Answer: "ListRulesetsResponse", Status: statusOK,
+			Method: http.MethodGet, Path: "/v1/rulesets", Native: searchesService + "ListRulesets", Answer: "ListRulesetsResponse", Status: statusOK, Query: staleParams,
 			Doc: "List rulesets by name, each with its newest version.", handle: (*restCall).searchListRulesets,
 		},
 		{

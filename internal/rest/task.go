@@ -128,8 +128,13 @@ func (c *restCall) readOptions() (minIndex uint64, stale bool, fact core.Fact) {
 	if minIndex, _, fact = c.number("min_index"); fact != nil {
 		return 0, false, fact
 	}
+	return minIndex, c.stale(), nil
+}
+
+// stale reads whether an answer may be what this node has.
+func (c *restCall) stale() bool {
 	s, _ := c.query.get("consistency")
-	return minIndex, s == "stale", nil
+	return s == "stale"
 }
 
 // number reads a parameter that is a number; 0 where it is not given.
@@ -196,6 +201,7 @@ func (c *restCall) listTasks() error {
 	in.Fingerprint, _ = c.query.get("fingerprint")
 	in.Batch, _ = c.query.get("batch")
 	in.Label = c.query.values["label"]
+	in.Stale = c.stale()
 	if in.From, fact = c.moment("from"); fact != nil {
 		return fact
 	}

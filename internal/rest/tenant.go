@@ -11,11 +11,11 @@ const tenantsService = "/millrace.v1.TenantService/"
 func tenantRoutes() []*Route {
 	return []*Route{
 		{
-			Method: http.MethodGet, Path: "/v1/tenant", Native: tenantsService + "Get", Answer: "Tenant", Headers: []string{"ETag"}, Status: statusOK,
+			Method: http.MethodGet, Path: "/v1/tenant", Native: tenantsService + "Get", Answer: "Tenant", Headers: []string{"ETag"}, Status: statusOK, Query: staleParams,
 			Doc: "Read what bounds the caller's tenant, and what its keys take. The ETag is the version.", handle: (*restCall).tenantGet,
 		},
 		{
-			Method: http.MethodGet, Path: "/v1/tenants/{tenant}", Native: tenantsService + "Get", Answer: "Tenant", Headers: []string{"ETag"}, Status: statusOK,
+			Method: http.MethodGet, Path: "/v1/tenants/{tenant}", Native: tenantsService + "Get", Answer: "Tenant", Headers: []string{"ETag"}, Status: statusOK, Query: staleParams,
 			Doc: "Read what bounds a tenant, and what its keys take. The ETag is the version.", handle: (*restCall).tenantGet2,
 		},
 		{

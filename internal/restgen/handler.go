@@ -170,6 +170,8 @@ func (g *generator) parameters(r *contract.Route) error {
 			g.line("if in.Limit, in.Cursor, fact = c.page()" + refuse)
 		case p.GetId() == "min_index":
 			g.line("if in.MinIndex, in.Stale, fact = c.readOptions()" + refuse)
+		case p.GetId() == "stale" && !has("min_index"):
+			g.line("in.Stale = c.stale()")
 		// Read together with limit and min_index.
 		case p.GetId() == "cursor" || p.GetId() == "stale":
 		case p.GetId() == "if_match":

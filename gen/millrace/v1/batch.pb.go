@@ -453,6 +453,7 @@ type ListBatchesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Limit         uint32                 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"`  // 1 to 1,000; default 100
 	Cursor        string                 `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"` // of the page before
+	Stale         bool                   `protobuf:"varint,3,opt,name=stale,proto3" json:"stale,omitempty"`  // as the node that answers has it, without asking a majority
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -499,6 +500,13 @@ func (x *ListBatchesRequest) GetCursor() string {
 		return x.Cursor
 	}
 	return ""
+}
+
+func (x *ListBatchesRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
 }
 
 type ListBatchesResponse struct {
@@ -564,6 +572,7 @@ func (x *ListBatchesResponse) GetAt() *At {
 type GetBatchRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Stale         bool                   `protobuf:"varint,2,opt,name=stale,proto3" json:"stale,omitempty"` // as the node that answers has it, without asking a majority
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -603,6 +612,13 @@ func (x *GetBatchRequest) GetId() string {
 		return x.Id
 	}
 	return ""
+}
+
+func (x *GetBatchRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
 }
 
 type GetBatchResponse struct {
@@ -1040,16 +1056,18 @@ const file_millrace_v1_batch_proto_rawDesc = "" +
 	"\x11OpenBatchResponse\x12(\n" +
 	"\x05batch\x18\x01 \x01(\v2\x12.millrace.v1.BatchR\x05batch\x12\x1a\n" +
 	"\breplayed\x18\x02 \x01(\bR\breplayed\x12\x1f\n" +
-	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"B\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"X\n" +
 	"\x12ListBatchesRequest\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x16\n" +
-	"\x06cursor\x18\x02 \x01(\tR\x06cursor\"\x84\x01\n" +
+	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x14\n" +
+	"\x05stale\x18\x03 \x01(\bR\x05stale\"\x84\x01\n" +
 	"\x13ListBatchesResponse\x12,\n" +
 	"\abatches\x18\x01 \x03(\v2\x12.millrace.v1.BatchR\abatches\x12\x1e\n" +
 	"\x06cursor\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x06cursor\x12\x1f\n" +
-	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"!\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"7\n" +
 	"\x0fGetBatchRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"]\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05stale\x18\x02 \x01(\bR\x05stale\"]\n" +
 	"\x10GetBatchResponse\x12(\n" +
 	"\x05batch\x18\x01 \x01(\v2\x12.millrace.v1.BatchR\x05batch\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\"\n" +
@@ -1072,16 +1090,18 @@ const file_millrace_v1_batch_proto_rawDesc = "" +
 	"\x13CancelBatchResponse\x12(\n" +
 	"\x05batch\x18\x01 \x01(\v2\x12.millrace.v1.BatchR\x05batch\x12\x1a\n" +
 	"\breplayed\x18\x02 \x01(\bR\breplayed\x12\x1f\n" +
-	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at2\xcc\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at2\xdf\n" +
 	"\n" +
 	"\fBatchService\x12\xf4\x01\n" +
-	"\x04Open\x12\x1d.millrace.v1.OpenBatchRequest\x1a\x1e.millrace.v1.OpenBatchResponse\"\xac\x01ʵ\x1c\xa7\x01\x1a\v/v1/batches*\x89\x01Open a batch, which tasks are then added to as they are created. With an id it can be repeated safely: a repetition is answered with 200.2\x01*`\x02j\x04\xc9\x01\xc8\x01\x90\x01\x01\x12\xcf\x01\n" +
-	"\x04List\x12\x1f.millrace.v1.ListBatchesRequest\x1a .millrace.v1.ListBatchesResponse\"\x83\x01ʵ\x1c\x7f\n" +
+	"\x04Open\x12\x1d.millrace.v1.OpenBatchRequest\x1a\x1e.millrace.v1.OpenBatchResponse\"\xac\x01ʵ\x1c\xa7\x01\x1a\v/v1/batches*\x89\x01Open a batch, which tasks are then added to as they are created. With an id it can be repeated safely: a repetition is answered with 200.2\x01*`\x02j\x04\xc9\x01\xc8\x01\x90\x01\x01\x12\xd9\x01\n" +
+	"\x04List\x12\x1f.millrace.v1.ListBatchesRequest\x1a .millrace.v1.ListBatchesResponse\"\x8d\x01ʵ\x1c\x88\x01\n" +
 	"\v/v1/batches*]List batches, those that have finished too, the last opened first; partition after partition.R\a\n" +
 	"\x05limitR\b\n" +
-	"\x06cursor\x12\x9d\x01\n" +
-	"\x03Get\x12\x1c.millrace.v1.GetBatchRequest\x1a\x1d.millrace.v1.GetBatchResponse\"Yʵ\x1cU\n" +
-	"\x10/v1/batches/{id}*:Read a batch and how many of its tasks are in which state.B\x05batch\x12\xdb\x01\n" +
+	"\x06cursorR\a\n" +
+	"\x05stale\x12\xa6\x01\n" +
+	"\x03Get\x12\x1c.millrace.v1.GetBatchRequest\x1a\x1d.millrace.v1.GetBatchResponse\"bʵ\x1c^\n" +
+	"\x10/v1/batches/{id}*:Read a batch and how many of its tasks are in which state.B\x05batchR\a\n" +
+	"\x05stale\x12\xdb\x01\n" +
 	"\x04Wait\x12\x1d.millrace.v1.WaitBatchRequest\x1a\x1e.millrace.v1.WaitBatchResponse\"\x93\x01ʵ\x1c\x8e\x01\n" +
 	"\x17/v1/batches/{id}/result*,Read a batch, waiting until it has finished.B\x05batchR;\x12\x04wait\"\bduration:)How long to wait for the end; default 0s.\x80\x01\x01\x12\xf9\x01\n" +
 	"\x04Seal\x12\x1d.millrace.v1.SealBatchRequest\x1a\x1e.millrace.v1.SealBatchResponse\"\xb1\x01ʵ\x1c\xac\x01\x1a\x15/v1/batches/{id}:seal*\x90\x01Say that a batch gets no more tasks. When all that it has have ended, it has finished and its follow-ups are made: at once if that is so by now.`\x04\x12\xf8\x01\n" +

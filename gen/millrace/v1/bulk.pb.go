@@ -884,6 +884,7 @@ func (x *RedriveRequest) GetPatch() []byte {
 
 type ListBulkRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stale         bool                   `protobuf:"varint,1,opt,name=stale,proto3" json:"stale,omitempty"` // as the node that answers has it, without asking a majority
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -916,6 +917,13 @@ func (x *ListBulkRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListBulkRequest.ProtoReflect.Descriptor instead.
 func (*ListBulkRequest) Descriptor() ([]byte, []int) {
 	return file_millrace_v1_bulk_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ListBulkRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
 }
 
 type ListBulkResponse struct {
@@ -973,6 +981,7 @@ func (x *ListBulkResponse) GetAt() *At {
 type GetBulkRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Stale         bool                   `protobuf:"varint,2,opt,name=stale,proto3" json:"stale,omitempty"` // as the node that answers has it, without asking a majority
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1012,6 +1021,13 @@ func (x *GetBulkRequest) GetId() string {
 		return x.Id
 	}
 	return ""
+}
+
+func (x *GetBulkRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
 }
 
 type GetBulkResponse struct {
@@ -1262,13 +1278,15 @@ const file_millrace_v1_bulk_proto_rawDesc = "" +
 	"\x05patch\x18\v \x01(\fB\x06ʵ\x1c\x02\b\x03R\x05patch\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x11\n" +
-	"\x0fListBulkRequest\"]\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"'\n" +
+	"\x0fListBulkRequest\x12\x14\n" +
+	"\x05stale\x18\x01 \x01(\bR\x05stale\"]\n" +
 	"\x10ListBulkResponse\x12(\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x14.millrace.v1.BulkJobR\x04jobs\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\" \n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"6\n" +
 	"\x0eGetBulkRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"Z\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05stale\x18\x02 \x01(\bR\x05stale\"Z\n" +
 	"\x0fGetBulkResponse\x12&\n" +
 	"\x03job\x18\x01 \x01(\v2\x14.millrace.v1.BulkJobR\x03job\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"#\n" +
@@ -1276,14 +1294,16 @@ const file_millrace_v1_bulk_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"Q\n" +
 	"\x12CancelBulkResponse\x12\x1a\n" +
 	"\breplayed\x18\x01 \x01(\bR\breplayed\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at2\x9a\b\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at2\xac\b\n" +
 	"\vBulkService\x12\xc6\x02\n" +
 	"\x05Start\x12\x1d.millrace.v1.StartBulkRequest\x1a\x1e.millrace.v1.StartBulkResponse\"\xfd\x01ʵ\x1c\xf8\x01\x1a\b/v1/bulk*\xe0\x01Begin a job that cancels, retries, deletes or prioritizes every task that the filter finds. With an id it can be repeated safely: a repetition is answered with 200. With dry_run nothing is begun: 200, and what it would find.2\x01*`\x02j\x04\xca\x01\xc8\x01\x12\x81\x02\n" +
-	"\aRedrive\x12\x1b.millrace.v1.RedriveRequest\x1a\x1e.millrace.v1.StartBulkResponse\"\xb8\x01ʵ\x1c\xb3\x01\x1a\x1a/v1/queues/{queue}:redrive*\x86\x01Begin a job that makes the dead tasks of a queue ready again. It is the job of POST /v1/bulk with the action retry and the state dead.2\x01*`\x02j\x04\xca\x01\xc8\x01\x90\x01\x01\x12\xb1\x01\n" +
-	"\x04List\x12\x1c.millrace.v1.ListBulkRequest\x1a\x1d.millrace.v1.ListBulkResponse\"lʵ\x1ch\n" +
-	"\b/v1/bulk*\\List the jobs that run, and those that ended within the last 24 hours, the last begun first.\x12r\n" +
-	"\x03Get\x12\x1b.millrace.v1.GetBulkRequest\x1a\x1c.millrace.v1.GetBulkResponse\"0ʵ\x1c,\n" +
-	"\r/v1/bulk/{id}*\x16Read how far a job is.B\x03job\x12\x95\x01\n" +
+	"\aRedrive\x12\x1b.millrace.v1.RedriveRequest\x1a\x1e.millrace.v1.StartBulkResponse\"\xb8\x01ʵ\x1c\xb3\x01\x1a\x1a/v1/queues/{queue}:redrive*\x86\x01Begin a job that makes the dead tasks of a queue ready again. It is the job of POST /v1/bulk with the action retry and the state dead.2\x01*`\x02j\x04\xca\x01\xc8\x01\x90\x01\x01\x12\xba\x01\n" +
+	"\x04List\x12\x1c.millrace.v1.ListBulkRequest\x1a\x1d.millrace.v1.ListBulkResponse\"uʵ\x1cq\n" +
+	"\b/v1/bulk*\\List the jobs that run, and those that ended within the last 24 hours, the last begun first.R\a\n" +
+	"\x05stale\x12{\n" +
+	"\x03Get\x12\x1b.millrace.v1.GetBulkRequest\x1a\x1c.millrace.v1.GetBulkResponse\"9ʵ\x1c5\n" +
+	"\r/v1/bulk/{id}*\x16Read how far a job is.B\x03jobR\a\n" +
+	"\x05stale\x12\x95\x01\n" +
 	"\x06Cancel\x12\x1e.millrace.v1.CancelBulkRequest\x1a\x1f.millrace.v1.CancelBulkResponse\"Jʵ\x1cF\x1a\x14/v1/bulk/{id}:cancel*,End a job before its end. What it did stays.`\x04B9Z7github.com/millrace/millrace/gen/millrace/v1;millracev1b\x06proto3"
 
 var (

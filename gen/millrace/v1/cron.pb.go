@@ -703,6 +703,7 @@ type ListCronsRequest struct {
 	Cursor        string                 `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	Prefix        string                 `protobuf:"bytes,3,opt,name=prefix,proto3" json:"prefix,omitempty"` // of their names
 	Runs          uint64                 `protobuf:"varint,4,opt,name=runs,proto3" json:"runs,omitempty"`    // how many of the last runs of each to show in recent, 0 to 20
+	Stale         bool                   `protobuf:"varint,5,opt,name=stale,proto3" json:"stale,omitempty"`  // as the node that answers has it, without asking a majority
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -763,6 +764,13 @@ func (x *ListCronsRequest) GetRuns() uint64 {
 		return x.Runs
 	}
 	return 0
+}
+
+func (x *ListCronsRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
 }
 
 type ListCronsResponse struct {
@@ -828,6 +836,7 @@ func (x *ListCronsResponse) GetAt() *At {
 type GetCronRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Stale         bool                   `protobuf:"varint,2,opt,name=stale,proto3" json:"stale,omitempty"` // as the node that answers has it, without asking a majority
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -867,6 +876,13 @@ func (x *GetCronRequest) GetName() string {
 		return x.Name
 	}
 	return ""
+}
+
+func (x *GetCronRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
 }
 
 type GetCronResponse struct {
@@ -1556,6 +1572,7 @@ func (x *PreviewCronResponse) GetDst() []*CronChange {
 type ListCronRunsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Stale         bool                   `protobuf:"varint,2,opt,name=stale,proto3" json:"stale,omitempty"` // as the node that answers has it, without asking a majority
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1595,6 +1612,13 @@ func (x *ListCronRunsRequest) GetName() string {
 		return x.Name
 	}
 	return ""
+}
+
+func (x *ListCronRunsRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
 }
 
 type ListCronRunsResponse struct {
@@ -1725,18 +1749,20 @@ const file_millrace_v1_cron_proto_rawDesc = "" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\v\n" +
 	"\aSKIPPED\x10\x01\x12\f\n" +
-	"\bREPEATED\x10\x02\"l\n" +
+	"\bREPEATED\x10\x02\"\x82\x01\n" +
 	"\x10ListCronsRequest\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x16\n" +
 	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x16\n" +
 	"\x06prefix\x18\x03 \x01(\tR\x06prefix\x12\x12\n" +
-	"\x04runs\x18\x04 \x01(\x04R\x04runs\"}\n" +
+	"\x04runs\x18\x04 \x01(\x04R\x04runs\x12\x14\n" +
+	"\x05stale\x18\x05 \x01(\bR\x05stale\"}\n" +
 	"\x11ListCronsResponse\x12'\n" +
 	"\x05crons\x18\x01 \x03(\v2\x11.millrace.v1.CronR\x05crons\x12\x1e\n" +
 	"\x06cursor\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x06cursor\x12\x1f\n" +
-	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"$\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\":\n" +
 	"\x0eGetCronRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"Y\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05stale\x18\x02 \x01(\bR\x05stale\"Y\n" +
 	"\x0fGetCronResponse\x12%\n" +
 	"\x04cron\x18\x01 \x01(\v2\x11.millrace.v1.CronR\x04cron\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\x88\x01\n" +
@@ -1780,19 +1806,22 @@ const file_millrace_v1_cron_proto_rawDesc = "" +
 	"\x13PreviewCronResponse\x12\x14\n" +
 	"\x05words\x18\x01 \x01(\tR\x05words\x12\x14\n" +
 	"\x05times\x18\x02 \x03(\tR\x05times\x12)\n" +
-	"\x03dst\x18\x03 \x03(\v2\x17.millrace.v1.CronChangeR\x03dst\")\n" +
+	"\x03dst\x18\x03 \x03(\v2\x17.millrace.v1.CronChangeR\x03dst\"?\n" +
 	"\x13ListCronRunsRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"a\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05stale\x18\x02 \x01(\bR\x05stale\"a\n" +
 	"\x14ListCronRunsResponse\x12(\n" +
 	"\x04runs\x18\x01 \x03(\v2\x14.millrace.v1.CronRunR\x04runs\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at2\x82\x10\n" +
-	"\vCronService\x12\xb0\x02\n" +
-	"\x04List\x12\x1d.millrace.v1.ListCronsRequest\x1a\x1e.millrace.v1.ListCronsResponse\"\xe8\x01ʵ\x1c\xe3\x01\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at2\x9d\x10\n" +
+	"\vCronService\x12\xb9\x02\n" +
+	"\x04List\x12\x1d.millrace.v1.ListCronsRequest\x1a\x1e.millrace.v1.ListCronsResponse\"\xf1\x01ʵ\x1c\xec\x01\n" +
 	"\t/v1/crons*8List crons by name, with their next slots and last runs.R.\x12\x06prefix\"\x06string:\x1cWhat their names begin with.RY\x12\x04runs\"\ainteger:HHow many of the last runs of each to show in recent, 0 to 20; default 0.R\a\n" +
 	"\x05limitR\b\n" +
-	"\x06cursor\x12\x90\x01\n" +
-	"\x03Get\x12\x1b.millrace.v1.GetCronRequest\x1a\x1c.millrace.v1.GetCronResponse\"Nʵ\x1cJ\n" +
-	"\x15/v1/crons/{cron=name}*%Read a cron. The ETag is its version.B\x04cronr\x04ETag\x12\x9b\x02\n" +
+	"\x06cursorR\a\n" +
+	"\x05stale\x12\x99\x01\n" +
+	"\x03Get\x12\x1b.millrace.v1.GetCronRequest\x1a\x1c.millrace.v1.GetCronResponse\"Wʵ\x1cS\n" +
+	"\x15/v1/crons/{cron=name}*%Read a cron. The ETag is its version.B\x04cronR\a\n" +
+	"\x05staler\x04ETag\x12\x9b\x02\n" +
 	"\x03Set\x12\x1b.millrace.v1.SetCronRequest\x1a\x1c.millrace.v1.SetCronResponse\"\xd8\x01ʵ\x1c\xd3\x01\x12\x15/v1/crons/{cron=name}*\x97\x01Make a cron, or replace it. With another schedule, zone, start or end its slots are counted from now on. The version rises only when something changes.2\x06configB\x04cronZ\n" +
 	"\n" +
 	"\bif_match`\x05r\x04ETag\x12\xbb\x01\n" +
@@ -1802,9 +1831,10 @@ const file_millrace_v1_cron_proto_rawDesc = "" +
 	"\aTrigger\x12\x1f.millrace.v1.TriggerCronRequest\x1a .millrace.v1.TriggerCronResponse\"\xe2\x01ʵ\x1c\xdd\x01\x1a\x1d/v1/crons/{cron=name}:trigger*\xae\x01Run a cron now, also one that is paused. Its next slot stays. What overlap says holds for it too: the answer tells what the run came to. With an id it can be repeated safely.2\x01*B\x03run`\x02\x90\x01\x01\x12\xb9\x01\n" +
 	"\x05Pause\x12\x1d.millrace.v1.PauseCronRequest\x1a\x1e.millrace.v1.PauseCronResponse\"qʵ\x1cm\x1a\x1b/v1/crons/{cron=name}:pause*LLet the slots of a cron go by until it is resumed. Tasks that it made go on.`\x04\x12\xc0\x01\n" +
 	"\x06Resume\x12\x1e.millrace.v1.ResumeCronRequest\x1a\x1f.millrace.v1.ResumeCronResponse\"uʵ\x1cq\x1a\x1c/v1/crons/{cron=name}:resume*OLet a paused cron go on. What becomes of the slots that went by, catch_up says.`\x04\x12\xed\x01\n" +
-	"\aPreview\x12\x1f.millrace.v1.PreviewCronRequest\x1a .millrace.v1.PreviewCronResponse\"\x9e\x01ʵ\x1c\x99\x01\x1a\x11/v1/crons:preview*\x7fSay in words when a schedule holds, and when it will next, and what the next changes of the clocks do to it. Nothing is stored.2\x01*`\a\x12\xad\x01\n" +
-	"\x04Runs\x12 .millrace.v1.ListCronRunsRequest\x1a!.millrace.v1.ListCronRunsResponse\"`ʵ\x1c\\\n" +
-	"\x1a/v1/crons/{cron=name}/runs*>List the last runs of a cron, at most 100, the last one first.B9Z7github.com/millrace/millrace/gen/millrace/v1;millracev1b\x06proto3"
+	"\aPreview\x12\x1f.millrace.v1.PreviewCronRequest\x1a .millrace.v1.PreviewCronResponse\"\x9e\x01ʵ\x1c\x99\x01\x1a\x11/v1/crons:preview*\x7fSay in words when a schedule holds, and when it will next, and what the next changes of the clocks do to it. Nothing is stored.2\x01*`\a\x12\xb6\x01\n" +
+	"\x04Runs\x12 .millrace.v1.ListCronRunsRequest\x1a!.millrace.v1.ListCronRunsResponse\"iʵ\x1ce\n" +
+	"\x1a/v1/crons/{cron=name}/runs*>List the last runs of a cron, at most 100, the last one first.R\a\n" +
+	"\x05staleB9Z7github.com/millrace/millrace/gen/millrace/v1;millracev1b\x06proto3"
 
 var (
 	file_millrace_v1_cron_proto_rawDescOnce sync.Once

@@ -144,9 +144,10 @@ func (x *ErrorGroup) GetSample() []string {
 
 type ListErrorsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"` // empty: of any
-	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`   // empty: any
-	Span          *durationpb.Duration   `protobuf:"bytes,3,opt,name=span,proto3" json:"span,omitempty"`   // seen last within it; unset: ever
+	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`  // empty: of any
+	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`    // empty: any
+	Span          *durationpb.Duration   `protobuf:"bytes,3,opt,name=span,proto3" json:"span,omitempty"`    // seen last within it; unset: ever
+	Stale         bool                   `protobuf:"varint,4,opt,name=stale,proto3" json:"stale,omitempty"` // as the node that answers has it, without asking a majority
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -200,6 +201,13 @@ func (x *ListErrorsRequest) GetSpan() *durationpb.Duration {
 		return x.Span
 	}
 	return nil
+}
+
+func (x *ListErrorsRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
 }
 
 type ListErrorsResponse struct {
@@ -279,19 +287,21 @@ const file_millrace_v1_error_proto_rawDesc = "" +
 	"\x04last\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x04last\x12\x14\n" +
 	"\x05trend\x18\t \x03(\rR\x05trend\x12\x16\n" +
 	"\x06sample\x18\n" +
-	" \x03(\tR\x06sample\"l\n" +
+	" \x03(\tR\x06sample\"\x82\x01\n" +
 	"\x11ListErrorsRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12-\n" +
-	"\x04span\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x04span\"\x80\x01\n" +
+	"\x04span\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x04span\x12\x14\n" +
+	"\x05stale\x18\x04 \x01(\bR\x05stale\"\x80\x01\n" +
 	"\x12ListErrorsResponse\x12/\n" +
 	"\x06errors\x18\x01 \x03(\v2\x17.millrace.v1.ErrorGroupR\x06errors\x12\x18\n" +
 	"\apartial\x18\x02 \x01(\bR\apartial\x12\x1f\n" +
-	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at2\xa0\x04\n" +
-	"\fErrorService\x12\x8f\x04\n" +
-	"\x04List\x12\x1e.millrace.v1.ListErrorsRequest\x1a\x1f.millrace.v1.ListErrorsResponse\"\xc5\x03ʵ\x1c\xc0\x03\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at2\xa9\x04\n" +
+	"\fErrorService\x12\x98\x04\n" +
+	"\x04List\x12\x1e.millrace.v1.ListErrorsRequest\x1a\x1f.millrace.v1.ListErrorsResponse\"\xce\x03ʵ\x1c\xc9\x03\n" +
 	"\n" +
-	"/v1/errors*\xdb\x01List the errors of attempts in groups, those with the most errors first: errors are alike that have the same kind of task and code, or without a code messages that differ in digits alone. At most 1,000 groups are shown.RO\x12\x05queue\"\x06string:>Name of the queue whose tasks had the errors; default: of any.R0\x12\x04kind\"\x06string: Kind of the tasks; default: any.RQ\x12\x04span\"\bduration:?Only groups of which an error was seen within it; default: all.B9Z7github.com/millrace/millrace/gen/millrace/v1;millracev1b\x06proto3"
+	"/v1/errors*\xdb\x01List the errors of attempts in groups, those with the most errors first: errors are alike that have the same kind of task and code, or without a code messages that differ in digits alone. At most 1,000 groups are shown.RO\x12\x05queue\"\x06string:>Name of the queue whose tasks had the errors; default: of any.R0\x12\x04kind\"\x06string: Kind of the tasks; default: any.RQ\x12\x04span\"\bduration:?Only groups of which an error was seen within it; default: all.R\a\n" +
+	"\x05staleB9Z7github.com/millrace/millrace/gen/millrace/v1;millracev1b\x06proto3"
 
 var (
 	file_millrace_v1_error_proto_rawDescOnce sync.Once

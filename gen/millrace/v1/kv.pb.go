@@ -1820,6 +1820,7 @@ func (x *SetKeyspaceResponse) GetAt() *At {
 type GetKeyspaceRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Keyspace      string                 `protobuf:"bytes,1,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
+	Stale         bool                   `protobuf:"varint,2,opt,name=stale,proto3" json:"stale,omitempty"` // as the node that answers has it, without asking a majority
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1859,6 +1860,13 @@ func (x *GetKeyspaceRequest) GetKeyspace() string {
 		return x.Keyspace
 	}
 	return ""
+}
+
+func (x *GetKeyspaceRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
 }
 
 type GetKeyspaceResponse struct {
@@ -1918,6 +1926,7 @@ type ListKeyspacesRequest struct {
 	Limit         uint32                 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"` // 1 to 1,000; default 100
 	Cursor        string                 `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	Stats         bool                   `protobuf:"varint,3,opt,name=stats,proto3" json:"stats,omitempty"` // keys are counted, about 100,000 of all keyspaces together at most
+	Stale         bool                   `protobuf:"varint,4,opt,name=stale,proto3" json:"stale,omitempty"` // as the node that answers has it, without asking a majority
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1969,6 +1978,13 @@ func (x *ListKeyspacesRequest) GetCursor() string {
 func (x *ListKeyspacesRequest) GetStats() bool {
 	if x != nil {
 		return x.Stats
+	}
+	return false
+}
+
+func (x *ListKeyspacesRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
 	}
 	return false
 }
@@ -2271,16 +2287,18 @@ const file_millrace_v1_kv_proto_rawDesc = "" +
 	"\v_if_version\"X\n" +
 	"\x13SetKeyspaceResponse\x12 \n" +
 	"\aversion\x18\x01 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\aversion\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"0\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"F\n" +
 	"\x12GetKeyspaceRequest\x12\x1a\n" +
-	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\"p\n" +
+	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\x12\x14\n" +
+	"\x05stale\x18\x02 \x01(\bR\x05stale\"p\n" +
 	"\x13GetKeyspaceResponse\x128\n" +
 	"\x05stats\x18\x01 \x01(\v2\x1a.millrace.v1.KeyspaceStatsB\x06ʵ\x1c\x02(\x01R\x05stats\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"Z\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"p\n" +
 	"\x14ListKeyspacesRequest\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x16\n" +
 	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x14\n" +
-	"\x05stats\x18\x03 \x01(\bR\x05stats\"\x92\x01\n" +
+	"\x05stats\x18\x03 \x01(\bR\x05stats\x12\x14\n" +
+	"\x05stale\x18\x04 \x01(\bR\x05stale\"\x92\x01\n" +
 	"\x15ListKeyspacesResponse\x128\n" +
 	"\tkeyspaces\x18\x01 \x03(\v2\x1a.millrace.v1.KeyspaceStatsR\tkeyspaces\x12\x1e\n" +
 	"\x06cursor\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x06cursor\x12\x1f\n" +
@@ -2322,19 +2340,21 @@ const file_millrace_v1_kv_proto_rawDesc = "" +
 	"\x04from\x1a\n" +
 	"range.fromR\x0e\n" +
 	"\x02to\x1a\brange.toR^\x12\x05count\x1a\vrange.count\"\n" +
-	"true|false:<Tell how many there were, at most 100,000 in each partition.`\x042\x9b\b\n" +
+	"true|false:<Tell how many there were, at most 100,000 in each partition.`\x042\xad\b\n" +
 	"\x0fKeyspaceService\x12\xfc\x01\n" +
 	"\x03Set\x12\x1f.millrace.v1.SetKeyspaceRequest\x1a .millrace.v1.SetKeyspaceResponse\"\xb1\x01ʵ\x1c\xac\x01\x12\x18/v1/keyspaces/{keyspace}*hReplace a keyspace's configuration, or make the keyspace. The version rises only when something changes.2\x06configJ\n" +
 	"ConfiguredZ\n" +
 	"\n" +
-	"\bif_match`\x05r\x04ETag\x12\xe8\x01\n" +
-	"\x03Get\x12\x1f.millrace.v1.GetKeyspaceRequest\x1a .millrace.v1.GetKeyspaceResponse\"\x9d\x01ʵ\x1c\x98\x01\n" +
-	"\x18/v1/keyspaces/{keyspace}*gRead a keyspace's configuration, and count what is in it. The ETag is the version of the configuration.J\rKeyspaceFoundr\x04ETag\x12\xe8\x02\n" +
-	"\x04List\x12!.millrace.v1.ListKeyspacesRequest\x1a\".millrace.v1.ListKeyspacesResponse\"\x98\x02ʵ\x1c\x93\x02\n" +
+	"\bif_match`\x05r\x04ETag\x12\xf1\x01\n" +
+	"\x03Get\x12\x1f.millrace.v1.GetKeyspaceRequest\x1a .millrace.v1.GetKeyspaceResponse\"\xa6\x01ʵ\x1c\xa1\x01\n" +
+	"\x18/v1/keyspaces/{keyspace}*gRead a keyspace's configuration, and count what is in it. The ETag is the version of the configuration.J\rKeyspaceFoundR\a\n" +
+	"\x05staler\x04ETag\x12\xf1\x02\n" +
+	"\x04List\x12!.millrace.v1.ListKeyspacesRequest\x1a\".millrace.v1.ListKeyspacesResponse\"\xa1\x02ʵ\x1c\x9c\x02\n" +
 	"\r/v1/keyspaces*1List keyspaces by name, with their configuration.R\a\n" +
 	"\x05limitR\b\n" +
 	"\x06cursorR\xbb\x01\x12\x05stats\"\n" +
-	"true|false:\xa5\x01Tell how many keys each has, and what they take on disk. One request counts about 100,000 keys at most, as many in each keyspace; more_keys says that there are more.\x12\xb2\x01\n" +
+	"true|false:\xa5\x01Tell how many keys each has, and what they take on disk. One request counts about 100,000 keys at most, as many in each keyspace; more_keys says that there are more.R\a\n" +
+	"\x05stale\x12\xb2\x01\n" +
 	"\x06Delete\x12\".millrace.v1.DeleteKeyspaceRequest\x1a#.millrace.v1.DeleteKeyspaceResponse\"_ʵ\x1c[\"\x18/v1/keyspaces/{keyspace}*=Remove a keyspace and all its keys. Its name is free at once.`\x04B\xba\x04ʵ\x1cx\n" +
 	"\aKeyPage\x12\x18\n" +
 	"\x0fKVRangeResponse\x12\x05items\x12\x1b\n" +

@@ -235,6 +235,7 @@ type ListLimitersRequest struct {
 	Limit         uint32                 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"` // 1 to 1,000; default 100
 	Cursor        string                 `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	Prefix        string                 `protobuf:"bytes,3,opt,name=prefix,proto3" json:"prefix,omitempty"` // of their names
+	Stale         bool                   `protobuf:"varint,4,opt,name=stale,proto3" json:"stale,omitempty"`  // as the node that answers has it, without asking a majority
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -288,6 +289,13 @@ func (x *ListLimitersRequest) GetPrefix() string {
 		return x.Prefix
 	}
 	return ""
+}
+
+func (x *ListLimitersRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
 }
 
 type ListLimitersResponse struct {
@@ -353,6 +361,7 @@ func (x *ListLimitersResponse) GetAt() *At {
 type GetLimiterRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Stale         bool                   `protobuf:"varint,2,opt,name=stale,proto3" json:"stale,omitempty"` // as the node that answers has it, without asking a majority
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -392,6 +401,13 @@ func (x *GetLimiterRequest) GetName() string {
 		return x.Name
 	}
 	return ""
+}
+
+func (x *GetLimiterRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
 }
 
 type GetLimiterResponse struct {
@@ -673,17 +689,19 @@ const file_millrace_v1_limiter_proto_rawDesc = "" +
 	"\x06queues\x18\b \x03(\tB\x06ʵ\x1c\x028\x01R\x06queues\"9\n" +
 	"\rLimiterHolder\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x14\n" +
-	"\x05queue\x18\x02 \x01(\tR\x05queue\"[\n" +
+	"\x05queue\x18\x02 \x01(\tR\x05queue\"q\n" +
 	"\x13ListLimitersRequest\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x16\n" +
 	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x16\n" +
-	"\x06prefix\x18\x03 \x01(\tR\x06prefix\"\x89\x01\n" +
+	"\x06prefix\x18\x03 \x01(\tR\x06prefix\x12\x14\n" +
+	"\x05stale\x18\x04 \x01(\bR\x05stale\"\x89\x01\n" +
 	"\x14ListLimitersResponse\x120\n" +
 	"\blimiters\x18\x01 \x03(\v2\x14.millrace.v1.LimiterR\blimiters\x12\x1e\n" +
 	"\x06cursor\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x06cursor\x12\x1f\n" +
-	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"'\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"=\n" +
 	"\x11GetLimiterRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"e\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05stale\x18\x02 \x01(\bR\x05stale\"e\n" +
 	"\x12GetLimiterResponse\x12.\n" +
 	"\alimiter\x18\x01 \x01(\v2\x14.millrace.v1.LimiterR\alimiter\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\x8e\x01\n" +
@@ -702,14 +720,16 @@ const file_millrace_v1_limiter_proto_rawDesc = "" +
 	"if_version\x18\x02 \x01(\x04H\x00R\tifVersion\x88\x01\x01B\r\n" +
 	"\v_if_version\"8\n" +
 	"\x15DeleteLimiterResponse\x12\x1f\n" +
-	"\x02at\x18\x01 \x01(\v2\x0f.millrace.v1.AtR\x02at2\x82\b\n" +
-	"\x0eLimiterService\x12\xd7\x01\n" +
-	"\x04List\x12 .millrace.v1.ListLimitersRequest\x1a!.millrace.v1.ListLimitersResponse\"\x89\x01ʵ\x1c\x84\x01\n" +
+	"\x02at\x18\x01 \x01(\v2\x0f.millrace.v1.AtR\x02at2\x94\b\n" +
+	"\x0eLimiterService\x12\xe0\x01\n" +
+	"\x04List\x12 .millrace.v1.ListLimitersRequest\x1a!.millrace.v1.ListLimitersResponse\"\x92\x01ʵ\x1c\x8d\x01\n" +
 	"\f/v1/limiters*1List limiters by name, with what is used of each.R.\x12\x06prefix\"\x06string:\x1cWhat their names begin with.R\a\n" +
 	"\x05limitR\b\n" +
-	"\x06cursor\x12\xdd\x01\n" +
-	"\x03Get\x12\x1e.millrace.v1.GetLimiterRequest\x1a\x1f.millrace.v1.GetLimiterResponse\"\x94\x01ʵ\x1c\x8f\x01\n" +
-	"\x1b/v1/limiters/{limiter=name}*aRead a limiter, with the tasks that hold it and the queues that name it. The ETag is its version.B\alimiterr\x04ETag\x12\xa4\x02\n" +
+	"\x06cursorR\a\n" +
+	"\x05stale\x12\xe6\x01\n" +
+	"\x03Get\x12\x1e.millrace.v1.GetLimiterRequest\x1a\x1f.millrace.v1.GetLimiterResponse\"\x9d\x01ʵ\x1c\x98\x01\n" +
+	"\x1b/v1/limiters/{limiter=name}*aRead a limiter, with the tasks that hold it and the queues that name it. The ETag is its version.B\alimiterR\a\n" +
+	"\x05staler\x04ETag\x12\xa4\x02\n" +
 	"\x03Set\x12\x1e.millrace.v1.SetLimiterRequest\x1a\x1f.millrace.v1.SetLimiterResponse\"\xdb\x01ʵ\x1c\xd6\x01\x12\x1b/v1/limiters/{limiter=name}*\x91\x01Make a limiter, or replace what it bounds. Running tasks go on when a limit falls below what runs. The version rises only when something changes.2\x06configB\alimiterZ\n" +
 	"\n" +
 	"\bif_match`\x05r\x04ETag\x12\x8e\x02\n" +

@@ -805,6 +805,7 @@ type ListReposRequest struct {
 	Limit         uint32                 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"` // 1 to 1,000; default 100
 	Cursor        string                 `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	Deleted       bool                   `protobuf:"varint,3,opt,name=deleted,proto3" json:"deleted,omitempty"` // those that can still be brought back
+	Stale         bool                   `protobuf:"varint,4,opt,name=stale,proto3" json:"stale,omitempty"`     // as the node that answers has it, without asking a majority
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -856,6 +857,13 @@ func (x *ListReposRequest) GetCursor() string {
 func (x *ListReposRequest) GetDeleted() bool {
 	if x != nil {
 		return x.Deleted
+	}
+	return false
+}
+
+func (x *ListReposRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
 	}
 	return false
 }
@@ -3367,11 +3375,12 @@ const file_millrace_v1_ref_proto_rawDesc = "" +
 	"\x05stale\x18\x04 \x01(\bR\x05stale\"Y\n" +
 	"\x0fGetRepoResponse\x12%\n" +
 	"\x04repo\x18\x01 \x01(\v2\x11.millrace.v1.RepoR\x04repo\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"Z\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"p\n" +
 	"\x10ListReposRequest\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x16\n" +
 	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x18\n" +
-	"\adeleted\x18\x03 \x01(\bR\adeleted\"}\n" +
+	"\adeleted\x18\x03 \x01(\bR\adeleted\x12\x14\n" +
+	"\x05stale\x18\x04 \x01(\bR\x05stale\"}\n" +
 	"\x11ListReposResponse\x12'\n" +
 	"\x05repos\x18\x01 \x03(\v2\x11.millrace.v1.RepoR\x05repos\x12\x1e\n" +
 	"\x06cursor\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x06cursor\x12\x1f\n" +
@@ -3575,7 +3584,7 @@ const file_millrace_v1_ref_proto_rawDesc = "" +
 	"\x12ReadReflogResponse\x122\n" +
 	"\aentries\x18\x01 \x03(\v2\x18.millrace.v1.RefLogEntryR\aentries\x12\x1e\n" +
 	"\x06cursor\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x06cursor\x12\x1f\n" +
-	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at2\xbe \n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at2\xc9 \n" +
 	"\n" +
 	"RefService\x12\xfa\x01\n" +
 	"\n" +
@@ -3585,12 +3594,13 @@ const file_millrace_v1_ref_proto_rawDesc = "" +
 	"\x15/v1/repos/{repo=name}*;Read a repository. The ETag is the version of its settings.B\x04repoR\x05\n" +
 	"\x03tagR\v\n" +
 	"\tmin_indexR\a\n" +
-	"\x05staler\x04ETag\x12\xc8\x01\n" +
-	"\tListRepos\x12\x1d.millrace.v1.ListReposRequest\x1a\x1e.millrace.v1.ListReposResponse\"|ʵ\x1cx\n" +
+	"\x05staler\x04ETag\x12\xd3\x01\n" +
+	"\tListRepos\x12\x1d.millrace.v1.ListReposRequest\x1a\x1e.millrace.v1.ListReposResponse\"\x86\x01ʵ\x1c\x81\x01\n" +
 	"\t/v1/repos*\x1aList repositories by name.R<\x12\adeleted\"\n" +
 	"true|false:%Those that can still be brought back.R\a\n" +
 	"\x05limitR\b\n" +
-	"\x06cursor\x12\xe4\x01\n" +
+	"\x06cursorR\a\n" +
+	"\x05stale\x12\xe4\x01\n" +
 	"\n" +
 	"UpdateRepo\x12\x1e.millrace.v1.UpdateRepoRequest\x1a\x1f.millrace.v1.UpdateRepoResponse\"\x94\x01ʵ\x1c\x8f\x01\x12\x15/v1/repos/{repo=name}*<Replace the settings of a repository, or its default branch.2\x01*:\x0eUpdateRepoBodyJ\n" +
 	"ConfiguredR\x05\n" +

@@ -534,6 +534,7 @@ func (x *SetCollectionResponse) GetAt() *At {
 type GetCollectionRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Collection    string                 `protobuf:"bytes,1,opt,name=collection,proto3" json:"collection,omitempty"`
+	Stale         bool                   `protobuf:"varint,2,opt,name=stale,proto3" json:"stale,omitempty"` // as the node that answers has it, without asking a majority
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -573,6 +574,13 @@ func (x *GetCollectionRequest) GetCollection() string {
 		return x.Collection
 	}
 	return ""
+}
+
+func (x *GetCollectionRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
 }
 
 type GetCollectionResponse struct {
@@ -631,6 +639,7 @@ type ListCollectionsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Limit         uint32                 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"` // 1 to 1,000; default 100
 	Cursor        string                 `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Stale         bool                   `protobuf:"varint,3,opt,name=stale,proto3" json:"stale,omitempty"` // as the node that answers has it, without asking a majority
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -677,6 +686,13 @@ func (x *ListCollectionsRequest) GetCursor() string {
 		return x.Cursor
 	}
 	return ""
+}
+
+func (x *ListCollectionsRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
 }
 
 type ListCollectionsResponse struct {
@@ -838,6 +854,7 @@ func (x *DeleteCollectionResponse) GetAt() *At {
 type CollectionStatsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Collection    string                 `protobuf:"bytes,1,opt,name=collection,proto3" json:"collection,omitempty"`
+	Stale         bool                   `protobuf:"varint,2,opt,name=stale,proto3" json:"stale,omitempty"` // as the node that answers has it, without asking a majority
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -877,6 +894,13 @@ func (x *CollectionStatsRequest) GetCollection() string {
 		return x.Collection
 	}
 	return ""
+}
+
+func (x *CollectionStatsRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
 }
 
 type CollectionStatsResponse struct {
@@ -2024,6 +2048,7 @@ func (x *PutRulesetResponse) GetAt() *At {
 type GetRulesetRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ruleset       string                 `protobuf:"bytes,1,opt,name=ruleset,proto3" json:"ruleset,omitempty"` // NAME or NAME@VERSION
+	Stale         bool                   `protobuf:"varint,2,opt,name=stale,proto3" json:"stale,omitempty"`    // as the node that answers has it, without asking a majority
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2063,6 +2088,13 @@ func (x *GetRulesetRequest) GetRuleset() string {
 		return x.Ruleset
 	}
 	return ""
+}
+
+func (x *GetRulesetRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
 }
 
 type GetRulesetResponse struct {
@@ -2135,6 +2167,7 @@ func (x *GetRulesetResponse) GetAt() *At {
 
 type ListRulesetsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stale         bool                   `protobuf:"varint,1,opt,name=stale,proto3" json:"stale,omitempty"` // as the node that answers has it, without asking a majority
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2167,6 +2200,13 @@ func (x *ListRulesetsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListRulesetsRequest.ProtoReflect.Descriptor instead.
 func (*ListRulesetsRequest) Descriptor() ([]byte, []int) {
 	return file_millrace_v1_search_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *ListRulesetsRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
 }
 
 type ListRulesetsResponse struct {
@@ -3910,19 +3950,21 @@ const file_millrace_v1_search_proto_rawDesc = "" +
 	"collection\x18\x01 \x01(\v2\x17.millrace.v1.CollectionR\n" +
 	"collection\x12\x1a\n" +
 	"\breplayed\x18\x02 \x01(\bR\breplayed\x12\x1f\n" +
-	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"6\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"L\n" +
 	"\x14GetCollectionRequest\x12\x1e\n" +
 	"\n" +
 	"collection\x18\x01 \x01(\tR\n" +
-	"collection\"q\n" +
+	"collection\x12\x14\n" +
+	"\x05stale\x18\x02 \x01(\bR\x05stale\"q\n" +
 	"\x15GetCollectionResponse\x127\n" +
 	"\n" +
 	"collection\x18\x01 \x01(\v2\x17.millrace.v1.CollectionR\n" +
 	"collection\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"F\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\\\n" +
 	"\x16ListCollectionsRequest\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x16\n" +
-	"\x06cursor\x18\x02 \x01(\tR\x06cursor\"\x95\x01\n" +
+	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x14\n" +
+	"\x05stale\x18\x03 \x01(\bR\x05stale\"\x95\x01\n" +
 	"\x17ListCollectionsResponse\x129\n" +
 	"\vcollections\x18\x01 \x03(\v2\x17.millrace.v1.CollectionR\vcollections\x12\x1e\n" +
 	"\x06cursor\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x06cursor\x12\x1f\n" +
@@ -3933,11 +3975,12 @@ const file_millrace_v1_search_proto_rawDesc = "" +
 	"collection\"U\n" +
 	"\x18DeleteCollectionResponse\x12\x18\n" +
 	"\aexisted\x18\x01 \x01(\bR\aexisted\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"8\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"N\n" +
 	"\x16CollectionStatsRequest\x12\x1e\n" +
 	"\n" +
 	"collection\x18\x01 \x01(\tR\n" +
-	"collection\"\xfd\x01\n" +
+	"collection\x12\x14\n" +
+	"\x05stale\x18\x02 \x01(\bR\x05stale\"\xfd\x01\n" +
 	"\x17CollectionStatsResponse\x12\x16\n" +
 	"\x06points\x18\x01 \x01(\x04R\x06points\x12\x14\n" +
 	"\x05slots\x18\x02 \x01(\x04R\x05slots\x12\x1e\n" +
@@ -4039,17 +4082,19 @@ const file_millrace_v1_search_proto_rawDesc = "" +
 	"\x12PutRulesetResponse\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x1a\n" +
 	"\breplayed\x18\x02 \x01(\bR\breplayed\x12\x1f\n" +
-	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"-\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"C\n" +
 	"\x11GetRulesetRequest\x12\x18\n" +
-	"\aruleset\x18\x01 \x01(\tR\aruleset\"\x98\x01\n" +
+	"\aruleset\x18\x01 \x01(\tR\aruleset\x12\x14\n" +
+	"\x05stale\x18\x02 \x01(\bR\x05stale\"\x98\x01\n" +
 	"\x12GetRulesetResponse\x12\x18\n" +
 	"\aruleset\x18\x01 \x01(\tR\aruleset\x12\x1e\n" +
 	"\n" +
 	"collection\x18\x02 \x01(\tR\n" +
 	"collection\x12'\n" +
 	"\x05rules\x18\x03 \x03(\v2\x11.millrace.v1.RuleR\x05rules\x12\x1f\n" +
-	"\x02at\x18\x04 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\x15\n" +
-	"\x13ListRulesetsRequest\"S\n" +
+	"\x02at\x18\x04 \x01(\v2\x0f.millrace.v1.AtR\x02at\"+\n" +
+	"\x13ListRulesetsRequest\x12\x14\n" +
+	"\x05stale\x18\x01 \x01(\bR\x05stale\"S\n" +
 	"\x14ListRulesetsResponse\x12\x1a\n" +
 	"\brulesets\x18\x01 \x03(\tR\brulesets\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"0\n" +
@@ -4232,32 +4277,37 @@ const file_millrace_v1_search_proto_rawDesc = "" +
 	"\x16FIELD_GATE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fFIELD_GATE_ROLE\x10\x01\x12\x19\n" +
 	"\x15FIELD_GATE_CREDENTIAL\x10\x02\x12\x14\n" +
-	"\x10FIELD_GATE_BLOCK\x10\x032\x8b\x19\n" +
+	"\x10FIELD_GATE_BLOCK\x10\x032\xb8\x19\n" +
 	"\rSearchService\x12\x8a\x02\n" +
 	"\rSetCollection\x12!.millrace.v1.SetCollectionRequest\x1a\".millrace.v1.SetCollectionResponse\"\xb1\x01ʵ\x1c\xac\x01\x12,/v1/collections/{collection=collection.name}*hMake a collection. Its definition is fixed: the same again is answered with 200, another one is refused.2\n" +
-	"collection`\x05j\x04\xc9\x01\xc8\x01\x12\xa7\x01\n" +
-	"\rGetCollection\x12!.millrace.v1.GetCollectionRequest\x1a\".millrace.v1.GetCollectionResponse\"Oʵ\x1cK\n" +
+	"collection`\x05j\x04\xc9\x01\xc8\x01\x12\xb0\x01\n" +
+	"\rGetCollection\x12!.millrace.v1.GetCollectionRequest\x1a\".millrace.v1.GetCollectionResponse\"Xʵ\x1cT\n" +
 	"\x1c/v1/collections/{collection}*\x1fRead a collection's definition.B\n" +
-	"collection\x12\xa1\x01\n" +
-	"\x0fListCollections\x12#.millrace.v1.ListCollectionsRequest\x1a$.millrace.v1.ListCollectionsResponse\"Cʵ\x1c?\n" +
+	"collectionR\a\n" +
+	"\x05stale\x12\xaa\x01\n" +
+	"\x0fListCollections\x12#.millrace.v1.ListCollectionsRequest\x1a$.millrace.v1.ListCollectionsResponse\"Lʵ\x1cH\n" +
 	"\x0f/v1/collections*\x19List collections by name.R\a\n" +
 	"\x05limitR\b\n" +
-	"\x06cursor\x12\xbe\x01\n" +
-	"\x10DeleteCollection\x12$.millrace.v1.DeleteCollectionRequest\x1a%.millrace.v1.DeleteCollectionResponse\"]ʵ\x1cY\"\x1c/v1/collections/{collection}*7Remove a collection with all its points and recordings.`\x04\x12\xa6\x01\n" +
-	"\x0fCollectionStats\x12#.millrace.v1.CollectionStatsRequest\x1a$.millrace.v1.CollectionStatsResponse\"Hʵ\x1cD\n" +
-	"\"/v1/collections/{collection}/stats*\x1eCount what is in a collection.\x12\x83\x02\n" +
+	"\x06cursorR\a\n" +
+	"\x05stale\x12\xbe\x01\n" +
+	"\x10DeleteCollection\x12$.millrace.v1.DeleteCollectionRequest\x1a%.millrace.v1.DeleteCollectionResponse\"]ʵ\x1cY\"\x1c/v1/collections/{collection}*7Remove a collection with all its points and recordings.`\x04\x12\xaf\x01\n" +
+	"\x0fCollectionStats\x12#.millrace.v1.CollectionStatsRequest\x1a$.millrace.v1.CollectionStatsResponse\"Qʵ\x1cM\n" +
+	"\"/v1/collections/{collection}/stats*\x1eCount what is in a collection.R\a\n" +
+	"\x05stale\x12\x83\x02\n" +
 	"\fUpsertPoints\x12 .millrace.v1.UpsertPointsRequest\x1a!.millrace.v1.UpsertPointsResponse\"\xad\x01ʵ\x1c\xa8\x01\x1a*/v1/collections/{collection}/points:upsert*gStore up to 1,000 points, each by itself, or all or none of them. A point without a vector is embedded.2\x01*:\fUpsertPoints`\x05\x12\xde\x01\n" +
 	"\fDeletePoints\x12 .millrace.v1.DeletePointsRequest\x1a!.millrace.v1.DeletePointsResponse\"\x88\x01ʵ\x1c\x83\x01\x1a*/v1/collections/{collection}/points:delete*BRemove up to 1,000 points, each by itself, or all or none of them.2\x01*:\fDeletePoints`\x05\x12\xc8\x01\n" +
 	"\tGetPoints\x12\x1d.millrace.v1.GetPointsRequest\x1a\x1e.millrace.v1.GetPointsResponse\"|ʵ\x1cx\x1a'/v1/collections/{collection}/points:get*=Read points by their ids. Those that are absent are left out.2\x01*:\tGetPoints`\a\x12\xbf\x01\n" +
 	"\vCountPoints\x12\x1f.millrace.v1.CountPointsRequest\x1a .millrace.v1.CountPointsResponse\"mʵ\x1ci\x1a)/v1/collections/{collection}/points:count**Count exactly the points that pass a gate.2\x01*:\vCountPoints`\a\x12\x9d\x02\n" +
 	"\n" +
 	"PutRuleset\x12\x1e.millrace.v1.PutRulesetRequest\x1a\x1f.millrace.v1.PutRulesetResponse\"\xcd\x01ʵ\x1c\xc8\x01\x12\x16/v1/rulesets/{ruleset}*\x96\x01Publish the next version of a ruleset. A rule that does not compile is refused with its line and column. The newest rules again are answered with 200.2\x01*:\n" +
-	"PutRuleset`\x04j\x04\xc9\x01\xc8\x01\x12\xaf\x01\n" +
+	"PutRuleset`\x04j\x04\xc9\x01\xc8\x01\x12\xb8\x01\n" +
 	"\n" +
-	"GetRuleset\x12\x1e.millrace.v1.GetRulesetRequest\x1a\x1f.millrace.v1.GetRulesetResponse\"`ʵ\x1c\\\n" +
-	"\x16/v1/rulesets/{ruleset}*BRead a version of a ruleset: NAME@VERSION, or NAME for the newest.\x12\x9d\x01\n" +
-	"\fListRulesets\x12 .millrace.v1.ListRulesetsRequest\x1a!.millrace.v1.ListRulesetsResponse\"Hʵ\x1cD\n" +
-	"\f/v1/rulesets*4List rulesets by name, each with its newest version.\x12\xde\x01\n" +
+	"GetRuleset\x12\x1e.millrace.v1.GetRulesetRequest\x1a\x1f.millrace.v1.GetRulesetResponse\"iʵ\x1ce\n" +
+	"\x16/v1/rulesets/{ruleset}*BRead a version of a ruleset: NAME@VERSION, or NAME for the newest.R\a\n" +
+	"\x05stale\x12\xa6\x01\n" +
+	"\fListRulesets\x12 .millrace.v1.ListRulesetsRequest\x1a!.millrace.v1.ListRulesetsResponse\"Qʵ\x1cM\n" +
+	"\f/v1/rulesets*4List rulesets by name, each with its newest version.R\a\n" +
+	"\x05stale\x12\xde\x01\n" +
 	"\rDeleteRuleset\x12!.millrace.v1.DeleteRulesetRequest\x1a\".millrace.v1.DeleteRulesetResponse\"\x85\x01ʵ\x1c\x80\x01\"\x16/v1/rulesets/{ruleset}*dRemove a ruleset, by NAME, with all its versions. The numbers of removed versions do not come again.`\x04\x12l\n" +
 	"\x05Embed\x12\x19.millrace.v1.EmbedRequest\x1a\x1a.millrace.v1.EmbedResponse\",ʵ\x1c(\x1a\t/v1/embed*\x16Make vectors of texts.2\x01*`\a\x12\xe5\x01\n" +
 	"\x06Search\x12\x1a.millrace.v1.SearchRequest\x1a\x1b.millrace.v1.SearchResponse\"\xa1\x01ʵ\x1c\x9c\x01\x1a\x11/v1/matrix/search*\x81\x01Find who passes the gate, and of them who fits best. There are never fewer results than k, or than rows that pass gate and judge.2\x01*`\a\x12\x97\x01\n" +

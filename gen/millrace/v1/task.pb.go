@@ -1939,6 +1939,7 @@ type LogsRequest struct {
 	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	After         uint64                 `protobuf:"varint,3,opt,name=after,proto3" json:"after,omitempty"`
 	Limit         uint32                 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	Stale         bool                   `protobuf:"varint,5,opt,name=stale,proto3" json:"stale,omitempty"` // as the node that answers has it, without asking a majority
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1999,6 +2000,13 @@ func (x *LogsRequest) GetLimit() uint32 {
 		return x.Limit
 	}
 	return 0
+}
+
+func (x *LogsRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
 }
 
 type LogLine struct {
@@ -3118,6 +3126,7 @@ func (x *GetResponse) GetAt() *At {
 type ListAttemptsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Stale         bool                   `protobuf:"varint,2,opt,name=stale,proto3" json:"stale,omitempty"` // as the node that answers has it, without asking a majority
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3157,6 +3166,13 @@ func (x *ListAttemptsRequest) GetId() string {
 		return x.Id
 	}
 	return ""
+}
+
+func (x *ListAttemptsRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
 }
 
 type ListAttemptsResponse struct {
@@ -3238,6 +3254,7 @@ type ListRequest struct {
 	Fingerprint   string                 `protobuf:"bytes,12,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"` // of their last error
 	Head          uint32                 `protobuf:"varint,13,opt,name=head,proto3" json:"head,omitempty"`              // only the first bytes of each payload, 1 to 256; 0: none
 	Batch         string                 `protobuf:"bytes,14,opt,name=batch,proto3" json:"batch,omitempty"`             // id of the batch that they were added to, which is in one partition
+	Stale         bool                   `protobuf:"varint,15,opt,name=stale,proto3" json:"stale,omitempty"`            // as the node that answers has it, without asking a majority
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3368,6 +3385,13 @@ func (x *ListRequest) GetBatch() string {
 		return x.Batch
 	}
 	return ""
+}
+
+func (x *ListRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
 }
 
 type ListResponse struct {
@@ -3555,6 +3579,7 @@ func (x *BatchGetResponse) GetAt() *At {
 type EffectsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Stale         bool                   `protobuf:"varint,2,opt,name=stale,proto3" json:"stale,omitempty"` // as the node that answers has it, without asking a majority
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3594,6 +3619,13 @@ func (x *EffectsRequest) GetId() string {
 		return x.Id
 	}
 	return ""
+}
+
+func (x *EffectsRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
 }
 
 type EffectsResponse struct {
@@ -8683,6 +8715,7 @@ type ListKeysRequest struct {
 	Prefix        string                 `protobuf:"bytes,3,opt,name=prefix,proto3" json:"prefix,omitempty"` // of the keys
 	Limit         uint32                 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`  // 1 to 1,000; default 100
 	Cursor        string                 `protobuf:"bytes,5,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Stale         bool                   `protobuf:"varint,6,opt,name=stale,proto3" json:"stale,omitempty"` // as the node that answers has it, without asking a majority
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -8750,6 +8783,13 @@ func (x *ListKeysRequest) GetCursor() string {
 		return x.Cursor
 	}
 	return ""
+}
+
+func (x *ListKeysRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
 }
 
 type ListKeysResponse struct {
@@ -9533,6 +9573,7 @@ type ListQueuesRequest struct {
 	Prefix        string                 `protobuf:"bytes,3,opt,name=prefix,proto3" json:"prefix,omitempty"` // of their names
 	Sort          string                 `protobuf:"bytes,4,opt,name=sort,proto3" json:"sort,omitempty"`     // name, ready, oldest, dead, rate; default name
 	Only          string                 `protobuf:"bytes,5,opt,name=only,proto3" json:"only,omitempty"`     // paused, stuck, dead; empty: all
+	Stale         bool                   `protobuf:"varint,6,opt,name=stale,proto3" json:"stale,omitempty"`  // as the node that answers has it, without asking a majority
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -9602,6 +9643,13 @@ func (x *ListQueuesRequest) GetOnly() string {
 	return ""
 }
 
+func (x *ListQueuesRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
 type ListQueuesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Queues        []*QueueStats          `protobuf:"bytes,1,rep,name=queues,proto3" json:"queues,omitempty"` // by name, or as sort says
@@ -9665,6 +9713,7 @@ func (x *ListQueuesResponse) GetAt() *At {
 type GetQueueRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	Stale         bool                   `protobuf:"varint,2,opt,name=stale,proto3" json:"stale,omitempty"` // as the node that answers has it, without asking a majority
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -9704,6 +9753,13 @@ func (x *GetQueueRequest) GetQueue() string {
 		return x.Queue
 	}
 	return ""
+}
+
+func (x *GetQueueRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
 }
 
 type GetQueueResponse struct {
@@ -9979,6 +10035,7 @@ func (x *DeleteQueueResponse) GetAt() *At {
 type QueueStatsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	Stale         bool                   `protobuf:"varint,2,opt,name=stale,proto3" json:"stale,omitempty"` // as the node that answers has it, without asking a majority
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -10018,6 +10075,13 @@ func (x *QueueStatsRequest) GetQueue() string {
 		return x.Queue
 	}
 	return ""
+}
+
+func (x *QueueStatsRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
 }
 
 // QueueStats are counters: created = blocked + scheduled + ready + running + ended and kept + purged.
@@ -10797,6 +10861,7 @@ func (x *PartitionInfo) GetLed() bool {
 
 type GetNamespaceRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stale         bool                   `protobuf:"varint,1,opt,name=stale,proto3" json:"stale,omitempty"` // as the node that answers has it, without asking a majority
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -10829,6 +10894,13 @@ func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*GetNamespaceRequest) Descriptor() ([]byte, []int) {
 	return file_millrace_v1_task_proto_rawDescGZIP(), []int{134}
+}
+
+func (x *GetNamespaceRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
 }
 
 type GetNamespaceResponse struct {
@@ -11397,12 +11469,13 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"leaseUntil\x12\x1e\n" +
 	"\x06cancel\x18\x02 \x01(\bB\x06ʵ\x1c\x028\x01R\x06cancel\x12\"\n" +
 	"\breplayed\x18\x03 \x01(\bB\x06ʵ\x1c\x028\x01R\breplayed\x12\x1f\n" +
-	"\x02at\x18\x04 \x01(\v2\x0f.millrace.v1.AtR\x02at\"c\n" +
+	"\x02at\x18\x04 \x01(\v2\x0f.millrace.v1.AtR\x02at\"y\n" +
 	"\vLogsRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x14\n" +
 	"\x05after\x18\x03 \x01(\x04R\x05after\x12\x14\n" +
-	"\x05limit\x18\x04 \x01(\rR\x05limit\"\x83\x01\n" +
+	"\x05limit\x18\x04 \x01(\rR\x05limit\x12\x14\n" +
+	"\x05stale\x18\x05 \x01(\bR\x05stale\"\x83\x01\n" +
 	"\aLogLine\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12*\n" +
@@ -11505,13 +11578,14 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x04meta\x18\x04 \x01(\bR\x04meta\"U\n" +
 	"\vGetResponse\x12%\n" +
 	"\x04task\x18\x01 \x01(\v2\x11.millrace.v1.TaskR\x04task\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"%\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\";\n" +
 	"\x13ListAttemptsRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"\xa2\x01\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05stale\x18\x02 \x01(\bR\x05stale\"\xa2\x01\n" +
 	"\x14ListAttemptsResponse\x120\n" +
 	"\battempts\x18\x01 \x03(\v2\x14.millrace.v1.AttemptR\battempts\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\x127\n" +
-	"\x05older\x18\x03 \x03(\v2\x19.millrace.v1.OutcomeCountB\x06ʵ\x1c\x028\x01R\x05older\"\x91\x03\n" +
+	"\x05older\x18\x03 \x03(\v2\x19.millrace.v1.OutcomeCountB\x06ʵ\x1c\x028\x01R\x05older\"\xa7\x03\n" +
 	"\vListRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12(\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x12.millrace.v1.StateR\x05state\x12\x14\n" +
@@ -11527,7 +11601,8 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x02to\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x02to\x12 \n" +
 	"\vfingerprint\x18\f \x01(\tR\vfingerprint\x12\x12\n" +
 	"\x04head\x18\r \x01(\rR\x04head\x12\x14\n" +
-	"\x05batch\x18\x0e \x01(\tR\x05batch\"\xcc\x01\n" +
+	"\x05batch\x18\x0e \x01(\tR\x05batch\x12\x14\n" +
+	"\x05stale\x18\x0f \x01(\bR\x05stale\"\xcc\x01\n" +
 	"\fListResponse\x12'\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x11.millrace.v1.TaskR\x05tasks\x12\x1e\n" +
 	"\x06cursor\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x06cursor\x12\x1f\n" +
@@ -11539,9 +11614,10 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x04head\x18\x02 \x01(\rB\aʵ\x1c\x03h\x80\x02R\x04head\"\\\n" +
 	"\x10BatchGetResponse\x12'\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x11.millrace.v1.TaskR\x05tasks\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\" \n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"6\n" +
 	"\x0eEffectsRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"\xf4\x02\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05stale\x18\x02 \x01(\bR\x05stale\"\xf4\x02\n" +
 	"\x0fEffectsResponse\x12)\n" +
 	"\fcommit_index\x18\x01 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\vcommitIndex\x12=\n" +
 	"\fcompleted_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\vcompletedAt\x12\x1e\n" +
@@ -12017,13 +12093,14 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\theld_keys\x18\x05 \x01(\rH\x01R\bheldKeys\x88\x01\x01B\x0f\n" +
 	"\r_waiting_keysB\f\n" +
 	"\n" +
-	"_held_keys\"\x81\x01\n" +
+	"_held_keys\"\x97\x01\n" +
 	"\x0fListKeysRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
 	"\x04sort\x18\x02 \x01(\tR\x04sort\x12\x16\n" +
 	"\x06prefix\x18\x03 \x01(\tR\x06prefix\x12\x14\n" +
 	"\x05limit\x18\x04 \x01(\rR\x05limit\x12\x16\n" +
-	"\x06cursor\x18\x05 \x01(\tR\x06cursor\"\xd8\x01\n" +
+	"\x06cursor\x18\x05 \x01(\tR\x06cursor\x12\x14\n" +
+	"\x05stale\x18\x06 \x01(\bR\x05stale\"\xd8\x01\n" +
 	"\x10ListKeysResponse\x12)\n" +
 	"\x04keys\x18\x01 \x03(\v2\x15.millrace.v1.QueueKeyR\x04keys\x12\x1e\n" +
 	"\x06cursor\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x06cursor\x12\x1f\n" +
@@ -12075,19 +12152,21 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\"R\n" +
 	"\x13ResumeQueueResponse\x12\x1a\n" +
 	"\breplayed\x18\x01 \x01(\bR\breplayed\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\x81\x01\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\x97\x01\n" +
 	"\x11ListQueuesRequest\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x16\n" +
 	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x16\n" +
 	"\x06prefix\x18\x03 \x01(\tR\x06prefix\x12\x12\n" +
 	"\x04sort\x18\x04 \x01(\tR\x04sort\x12\x12\n" +
-	"\x04only\x18\x05 \x01(\tR\x04only\"\x86\x01\n" +
+	"\x04only\x18\x05 \x01(\tR\x04only\x12\x14\n" +
+	"\x05stale\x18\x06 \x01(\bR\x05stale\"\x86\x01\n" +
 	"\x12ListQueuesResponse\x12/\n" +
 	"\x06queues\x18\x01 \x03(\v2\x17.millrace.v1.QueueStatsR\x06queues\x12\x1e\n" +
 	"\x06cursor\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x06cursor\x12\x1f\n" +
-	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"'\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"=\n" +
 	"\x0fGetQueueRequest\x12\x14\n" +
-	"\x05queue\x18\x01 \x01(\tR\x05queue\"e\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x14\n" +
+	"\x05stale\x18\x02 \x01(\bR\x05stale\"e\n" +
 	"\x10GetQueueResponse\x120\n" +
 	"\x06config\x18\x01 \x01(\v2\x18.millrace.v1.QueueConfigR\x06config\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\x8c\x01\n" +
@@ -12107,9 +12186,10 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"if_version\x18\x03 \x01(\x04H\x00R\tifVersion\x88\x01\x01B\r\n" +
 	"\v_if_version\"6\n" +
 	"\x13DeleteQueueResponse\x12\x1f\n" +
-	"\x02at\x18\x01 \x01(\v2\x0f.millrace.v1.AtR\x02at\")\n" +
+	"\x02at\x18\x01 \x01(\v2\x0f.millrace.v1.AtR\x02at\"?\n" +
 	"\x11QueueStatsRequest\x12\x14\n" +
-	"\x05queue\x18\x01 \x01(\tR\x05queue\"\xe2\x05\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x14\n" +
+	"\x05stale\x18\x02 \x01(\bR\x05stale\"\xe2\x05\n" +
 	"\n" +
 	"QueueStats\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x18\n" +
@@ -12183,8 +12263,9 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\tpartition\x18\x01 \x01(\rR\tpartition\x12\x14\n" +
 	"\x05shard\x18\x02 \x01(\rR\x05shard\x12 \n" +
 	"\aaddress\x18\x03 \x01(\tB\x06ʵ\x1c\x028\x01R\aaddress\x12\x10\n" +
-	"\x03led\x18\x04 \x01(\bR\x03led\"\x15\n" +
-	"\x13GetNamespaceRequest\"\xe3\x06\n" +
+	"\x03led\x18\x04 \x01(\bR\x03led\"+\n" +
+	"\x13GetNamespaceRequest\x12\x14\n" +
+	"\x05stale\x18\x01 \x01(\bR\x05stale\"\xe3\x06\n" +
 	"\x14GetNamespaceResponse\x12<\n" +
 	"\x06config\x18\x01 \x01(\v2\x1c.millrace.v1.NamespaceConfigB\x06ʵ\x1c\x02(\x01R\x06config\x12'\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtB\x06ʵ\x1c\x02\x18\x01R\x02at\x12:\n" +
@@ -12249,7 +12330,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x04HOLD\x10\x01\x12\n" +
 	"\n" +
 	"\x06CANCEL\x10\x02\x12\a\n" +
-	"\x03RUN\x10\x032\xa4=\n" +
+	"\x03RUN\x10\x032\xc8=\n" +
 	"\vTaskService\x12\xcc\x03\n" +
 	"\x06Create\x12\x1a.millrace.v1.CreateRequest\x1a\x1b.millrace.v1.CreateResponse\"\x88\x03ʵ\x1c\x83\x03\x1a\t/v1/tasks*\xb9\x01Make one task. It can be repeated safely with an id, a unique key or an Idempotency-Key: a repetition is answered with 200 and the first task. Without one of them it makes another task.2\x04taskJ\aCreatedZ\x98\x01\x12\x0fIdempotency-Key\"\x06string:}1 to 256 bytes, good for 24 hours in the queue: the same key with another payload is refused. Mutually exclusive with unique.`\x01j\x04\xc9\x01\xc8\x01r\bLocation\x12\xab\x01\n" +
 	"\vBatchCreate\x12\x1f.millrace.v1.BatchCreateRequest\x1a .millrace.v1.BatchCreateResponse\"Yʵ\x1cU\x1a\x0f/v1/tasks:batch*=Make up to 512 tasks, each by itself, or all or none of them.2\x01*`\x02\x12\xb2\a\n" +
@@ -12263,21 +12344,25 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x15/v1/tasks/{id}/output*\x93\x01Read the result of a task, byte for byte, or its beginning, with the headers of the payload. Not found: there is no such task, or it has no result.B\vtask.resultRD\x12\x03max\"\ainteger:4Most bytes of the answer; default: the whole result.R\v\n" +
 	"\tmin_indexR\a\n" +
 	"\x05staler\rMillrace-Sizer\rMillrace-Typer\x13Content-Disposition\x12\xc3\x01\n" +
-	"\bBatchGet\x12\x1c.millrace.v1.BatchGetRequest\x1a\x1d.millrace.v1.BatchGetResponse\"zʵ\x1cv\x1a\r/v1/tasks:get*`Read up to 100 tasks, without their payloads and results. Those that are not there are left out.2\x01*`\a\x12\xa6\x01\n" +
-	"\fListAttempts\x12 .millrace.v1.ListAttemptsRequest\x1a!.millrace.v1.ListAttemptsResponse\"Qʵ\x1cM\n" +
-	"\x17/v1/tasks/{id}/attempts*2List the last 20 attempts of a task, oldest first.\x12\xd6\x03\n" +
-	"\x06Report\x12\x1a.millrace.v1.ReportRequest\x1a\x1b.millrace.v1.ReportResponse\"\x92\x03ʵ\x1c\x8d\x03\x1a\x15/v1/tasks/{id}/report*\xee\x02Tell of the work on a task: progress, lines for its log, and a checkpoint that later attempts are given. The lease is extended as by a heartbeat. A task may report five times at once, and once a second in the long run; beyond that the report is refused as rate limited, and is sent again with what came since. With a number, a report that is sent again is kept once.2\x01*`\x04\x12\xfa\x02\n" +
-	"\x04Logs\x12\x18.millrace.v1.LogsRequest\x1a\x19.millrace.v1.LogsResponse\"\xbc\x02ʵ\x1c\xb7\x02\n" +
+	"\bBatchGet\x12\x1c.millrace.v1.BatchGetRequest\x1a\x1d.millrace.v1.BatchGetResponse\"zʵ\x1cv\x1a\r/v1/tasks:get*`Read up to 100 tasks, without their payloads and results. Those that are not there are left out.2\x01*`\a\x12\xaf\x01\n" +
+	"\fListAttempts\x12 .millrace.v1.ListAttemptsRequest\x1a!.millrace.v1.ListAttemptsResponse\"Zʵ\x1cV\n" +
+	"\x17/v1/tasks/{id}/attempts*2List the last 20 attempts of a task, oldest first.R\a\n" +
+	"\x05stale\x12\xd6\x03\n" +
+	"\x06Report\x12\x1a.millrace.v1.ReportRequest\x1a\x1b.millrace.v1.ReportResponse\"\x92\x03ʵ\x1c\x8d\x03\x1a\x15/v1/tasks/{id}/report*\xee\x02Tell of the work on a task: progress, lines for its log, and a checkpoint that later attempts are given. The lease is extended as by a heartbeat. A task may report five times at once, and once a second in the long run; beyond that the report is refused as rate limited, and is sent again with what came since. With a number, a report that is sent again is kept once.2\x01*`\x04\x12\x83\x03\n" +
+	"\x04Logs\x12\x18.millrace.v1.LogsRequest\x1a\x19.millrace.v1.LogsResponse\"\xc5\x02ʵ\x1c\xc0\x02\n" +
 	"\x13/v1/tasks/{id}/logs*\x8d\x01Read the log of a task, oldest line first. About the last 1,000 lines or 256 KiB of all attempts are kept; older ones are counted as dropped.R@\x12\aattempt\"\ainteger:,Only lines of this attempt; default: of all.RE\x12\x05after\"\ainteger:3Only lines with a number above this one; default 0.R\a\n" +
-	"\x05limit\x12\xd5\x01\n" +
-	"\aEffects\x12\x1b.millrace.v1.EffectsRequest\x1a\x1c.millrace.v1.EffectsResponse\"\x8e\x01ʵ\x1c\x89\x01\n" +
-	"\x16/v1/tasks/{id}/effects*oRead what the completion of a task did besides ending it, in the same log entry, and whether that still stands.\x12\xa4\x01\n" +
+	"\x05limitR\a\n" +
+	"\x05stale\x12\xde\x01\n" +
+	"\aEffects\x12\x1b.millrace.v1.EffectsRequest\x1a\x1c.millrace.v1.EffectsResponse\"\x97\x01ʵ\x1c\x92\x01\n" +
+	"\x16/v1/tasks/{id}/effects*oRead what the completion of a task did besides ending it, in the same log entry, and whether that still stands.R\a\n" +
+	"\x05stale\x12\xa4\x01\n" +
 	"\x03Why\x12\x17.millrace.v1.WhyRequest\x1a\x18.millrace.v1.WhyResponse\"jʵ\x1cf\n" +
-	"\x12/v1/tasks/{id}/why*PSay why a task is where it is: what it waits for, who holds it, or how it ended.\x12\xdb\t\n" +
-	"\x04List\x12\x18.millrace.v1.ListRequest\x1a\x19.millrace.v1.ListResponse\"\x9d\tʵ\x1c\x98\t\n" +
+	"\x12/v1/tasks/{id}/why*PSay why a task is where it is: what it waits for, who holds it, or how it ended.\x12\xe4\t\n" +
+	"\x04List\x12\x18.millrace.v1.ListRequest\x1a\x19.millrace.v1.ListResponse\"\xa6\tʵ\x1c\xa1\t\n" +
 	"\t/v1/tasks*\xdb\x02List tasks, without their payloads and results: of a queue in a state in the order of that state, else about in the order of their creation; partition after partition, but ended tasks of a queue with the last ones first in one order over all. One request looks at 10,000 tasks at most: a page may be short, and even empty, and still have a cursor.R4\x12\x05queue\"\x06string:#Name of the queue; default: of any.Rd\x12\x05state\"8blocked|scheduled|ready|running|completed|dead|cancelled:!State of the tasks; default: any.R8\x12\x05order\x1a\x04desc\"\basc|desc:\x1fdesc begins with the last ones.R\"\x12\x04kind\"\x06string:\x12Kind of the tasks.RV\x12\x05label\"\x06string0\x01:CNAME=VALUE of a label; given several times, tasks have all of them.R@\x12\x06worker\"\x06string:.Worker that runs the tasks, or completed them.RC\x12\x06unique\"\x06string:1The unique key that the tasks were created under.R*\x12\x04from\"\x04time:\x1cTasks created then or later.R&\x12\x02to\"\x04time:\x1aTasks created before then.R^\x12\vfingerprint\"\x06string:GFingerprint of the last error of the tasks, as GET /v1/errors shows it.R>\x12\x05batch\"\x06string:-Id of the batch that the tasks were added to.RM\x12\x04head\"\ainteger:<The first bytes of each payload too, 1 to 256, and its size.R\a\n" +
 	"\x05limitR\b\n" +
-	"\x06cursor\x12\xf7\x01\n" +
+	"\x06cursorR\a\n" +
+	"\x05stale\x12\xf7\x01\n" +
 	"\x05Claim\x12\x19.millrace.v1.ClaimRequest\x1a\x1a.millrace.v1.ClaimResponse\"\xb6\x01ʵ\x1c\xb1\x01\x1a\x0f/v1/tasks:claim*\x8f\x01Take ready tasks, waiting for one. No content: none was ready in time. Each has a lease and a token, which its settle and its heartbeats carry.2\x01*`\x06j\x04\xc8\x01\xcc\x01\x80\x01\x01\x12\xb7\x03\n" +
 	"\bEndClaim\x12\x1c.millrace.v1.EndClaimRequest\x1a\x1d.millrace.v1.EndClaimResponse\"\xed\x02ʵ\x1c\xe8\x02\x1a\x12/v1/tasks:endclaim*\xcc\x02End the wait of a claim under way that named itself. It is answered as if its time were over: a worker that stops reads the answer and knows what it was given. The partition is that of the claim; without one, a claim of any partition is ended at whichever node it waits. found is false where no claim of that name waits, or not yet.2\x01*`\x04\x12\xe5\x01\n" +
 	"\tHeartbeat\x12\x1d.millrace.v1.HeartbeatRequest\x1a\x1e.millrace.v1.HeartbeatResponse\"\x98\x01ʵ\x1c4\x1a\x13/v1/tasks:heartbeat*\x18Extend up to 512 leases.2\x01*`\x04ʵ\x1c\\\x1a!/v1/tasks/{id=items.id}/heartbeat*\x1bExtend the lease of a task.2\x01*:\fHeartbeatOneJ\aRenewed`\x04\x12\xd0\x05\n" +
@@ -12299,15 +12384,17 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\rCommitService\x12\xb9\x02\n" +
 	"\x06Commit\x12\x1a.millrace.v1.CommitRequest\x1a\x1b.millrace.v1.CommitResponse\"\xf5\x01ʵ\x1c\xf0\x01\x1a\n" +
 	"/v1/commit*\xcd\x01Apply ops in one log entry, all or none. With an Idempotency-Key or a request_id it can be repeated safely, with a fence or without. One that ends the attempt of its fence can be repeated by its token too.2\x01*Z\r\n" +
-	"\vrequest_key`\x012\xcd!\n" +
-	"\fQueueService\x12\xad\x05\n" +
-	"\x04List\x12\x1e.millrace.v1.ListQueuesRequest\x1a\x1f.millrace.v1.ListQueuesResponse\"\xe3\x04ʵ\x1c\xde\x04\n" +
+	"\vrequest_key`\x012\xfa!\n" +
+	"\fQueueService\x12\xb6\x05\n" +
+	"\x04List\x12\x1e.millrace.v1.ListQueuesRequest\x1a\x1f.millrace.v1.ListQueuesResponse\"\xec\x04ʵ\x1c\xe7\x04\n" +
 	"\n" +
 	"/v1/queues*xList queues with their counters. Of a namespace with more than 10,000 queues only a prefix can be sorted or chosen from.R.\x12\x06prefix\"\x06string:\x1cWhat their names begin with.R\xe8\x01\x12\x04sort\"\x1bname|ready|oldest|dead|rate:\xc2\x01name, the default; ready or dead: those with the most such tasks first; oldest: the one whose ready task has waited longest first; rate: the one that completed the most in the last minute first.R\xa7\x01\x12\x04only\"\x11paused|stuck|dead:\x8b\x01Those that are paused, that have dead tasks, or that are stuck: not paused, with a task that has been ready for a minute, and none running.R\a\n" +
 	"\x05limitR\b\n" +
-	"\x06cursor\x12\xa2\x01\n" +
-	"\x03Get\x12\x1c.millrace.v1.GetQueueRequest\x1a\x1d.millrace.v1.GetQueueResponse\"^ʵ\x1cZ\n" +
-	"\x12/v1/queues/{queue}*6Read a queue's configuration. The ETag is its version.B\x06configr\x04ETag\x12\xf0\x01\n" +
+	"\x06cursorR\a\n" +
+	"\x05stale\x12\xab\x01\n" +
+	"\x03Get\x12\x1c.millrace.v1.GetQueueRequest\x1a\x1d.millrace.v1.GetQueueResponse\"gʵ\x1cc\n" +
+	"\x12/v1/queues/{queue}*6Read a queue's configuration. The ETag is its version.B\x06configR\a\n" +
+	"\x05staler\x04ETag\x12\xf0\x01\n" +
 	"\x03Set\x12\x1c.millrace.v1.SetQueueRequest\x1a\x1d.millrace.v1.SetQueueResponse\"\xab\x01ʵ\x1c\xa6\x01\x12\x12/v1/queues/{queue}*bReplace a queue's configuration, or make the queue. The version rises only when something changes.2\x06configJ\n" +
 	"ConfiguredZ\n" +
 	"\n" +
@@ -12317,20 +12404,23 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\n" +
 	"\bif_match`\x05j\x02\xcc\x01\x12\xe4\x01\n" +
 	"\x05Pause\x12\x1e.millrace.v1.PauseQueueRequest\x1a\x1f.millrace.v1.PauseQueueResponse\"\x99\x01ʵ\x1c\x94\x01\x1a\x18/v1/queues/{queue}:pause*pStop giving out a queue's tasks, until it is resumed or until a time. Tasks that run go on, and delays come due.2\x01*`\x04\x90\x01\x01\x12\x9b\x01\n" +
-	"\x06Resume\x12\x1f.millrace.v1.ResumeQueueRequest\x1a .millrace.v1.ResumeQueueResponse\"Nʵ\x1cJ\x1a\x19/v1/queues/{queue}:resume*+Give out the tasks of a paused queue again.`\x04\x12\xc8\x04\n" +
-	"\x04Keys\x12\x1c.millrace.v1.ListKeysRequest\x1a\x1d.millrace.v1.ListKeysResponse\"\x82\x04ʵ\x1c\xfd\x03\n" +
+	"\x06Resume\x12\x1f.millrace.v1.ResumeQueueRequest\x1a .millrace.v1.ResumeQueueResponse\"Nʵ\x1cJ\x1a\x19/v1/queues/{queue}:resume*+Give out the tasks of a paused queue again.`\x04\x12\xd1\x04\n" +
+	"\x04Keys\x12\x1c.millrace.v1.ListKeysRequest\x1a\x1d.millrace.v1.ListKeysResponse\"\x8b\x04ʵ\x1c\x86\x04\n" +
 	"\x17/v1/queues/{queue}/keys*\xc0\x01List the keys of a queue that have tasks which have not ended, or for which something is set. Of a queue with more than 10,000 keys only a prefix can be sorted by something else than the name.R\xde\x01\x12\x04sort\"\x18name|backlog|oldest|owed:\xbb\x01name, the default; backlog: those with the most ready tasks first; oldest: those whose first task has been ready longest first; owed: those that are the furthest behind their share first.R+\x12\x06prefix\"\x06string:\x19What the keys begin with.R\a\n" +
 	"\x05limitR\b\n" +
-	"\x06cursor\x12\xd5\x01\n" +
+	"\x06cursorR\a\n" +
+	"\x05stale\x12\xd5\x01\n" +
 	"\x06SetKey\x12\x1a.millrace.v1.SetKeyRequest\x1a\x1b.millrace.v1.SetKeyResponse\"\x91\x01ʵ\x1c\x8c\x01\x12\x1d/v1/queues/{queue}/keys/{key}*_Set the weight and the limits of one key of a queue. An empty body leaves the key to the queue.2\bsettings`\x04\x12\xde\x01\n" +
 	"\bPauseKey\x12\x1c.millrace.v1.PauseKeyRequest\x1a\x1d.millrace.v1.PauseKeyResponse\"\x94\x01ʵ\x1c\x8f\x01\x1a#/v1/queues/{queue}/keys/{key}:pause*`Stop giving out the tasks of one key, until it is resumed or until a time. Tasks that run go on.2\x01*`\x04\x90\x01\x01\x12\xa3\x01\n" +
-	"\tResumeKey\x12\x1d.millrace.v1.ResumeKeyRequest\x1a\x1e.millrace.v1.ResumeKeyResponse\"Wʵ\x1cS\x1a$/v1/queues/{queue}/keys/{key}:resume*)Give out the tasks of a paused key again.`\x04\x12\x8a\x01\n" +
-	"\x05Stats\x12\x1e.millrace.v1.QueueStatsRequest\x1a\x1f.millrace.v1.QueueStatsResponse\"@ʵ\x1c<\n" +
-	"\x18/v1/queues/{queue}/stats*\x19Count what is in a queue.B\x05stats\x12\x9b\x02\n" +
+	"\tResumeKey\x12\x1d.millrace.v1.ResumeKeyRequest\x1a\x1e.millrace.v1.ResumeKeyResponse\"Wʵ\x1cS\x1a$/v1/queues/{queue}/keys/{key}:resume*)Give out the tasks of a paused key again.`\x04\x12\x93\x01\n" +
+	"\x05Stats\x12\x1e.millrace.v1.QueueStatsRequest\x1a\x1f.millrace.v1.QueueStatsResponse\"Iʵ\x1cE\n" +
+	"\x18/v1/queues/{queue}/stats*\x19Count what is in a queue.B\x05statsR\a\n" +
+	"\x05stale\x12\x9b\x02\n" +
 	"\x0fCreateNamespace\x12#.millrace.v1.CreateNamespaceRequest\x1a$.millrace.v1.CreateNamespaceResponse\"\xbc\x01ʵ\x1c\xb7\x01\x1a\r/v1/namespace*\x9a\x01Make the namespace, with a number of partitions that never changes. One that is used before it is made has one partition. 200: it was there, with as many.2\x01*`\x04j\x04\xc9\x01\xc8\x01\x12\xd1\x02\n" +
-	"\x0fDeleteNamespace\x12#.millrace.v1.DeleteNamespaceRequest\x1a$.millrace.v1.DeleteNamespaceResponse\"\xf2\x01ʵ\x1c\xed\x01\"\r/v1/namespace*\xd9\x01Remove the namespace with its configuration, its queues and its keyspaces. Refused while it has tasks, keys, repositories, also deleted ones that can be brought back, collections or rulesets. Its name is free at once.`\x04\x12\xdc\x01\n" +
-	"\fGetNamespace\x12 .millrace.v1.GetNamespaceRequest\x1a!.millrace.v1.GetNamespaceResponse\"\x86\x01ʵ\x1c\x81\x01\n" +
-	"\r/v1/namespace*_Read the configuration of the namespace, and where its partitions lie. The ETag is its version.J\tNamespacer\x04ETag\x12\xc9\x01\n" +
+	"\x0fDeleteNamespace\x12#.millrace.v1.DeleteNamespaceRequest\x1a$.millrace.v1.DeleteNamespaceResponse\"\xf2\x01ʵ\x1c\xed\x01\"\r/v1/namespace*\xd9\x01Remove the namespace with its configuration, its queues and its keyspaces. Refused while it has tasks, keys, repositories, also deleted ones that can be brought back, collections or rulesets. Its name is free at once.`\x04\x12\xe5\x01\n" +
+	"\fGetNamespace\x12 .millrace.v1.GetNamespaceRequest\x1a!.millrace.v1.GetNamespaceResponse\"\x8f\x01ʵ\x1c\x8a\x01\n" +
+	"\r/v1/namespace*_Read the configuration of the namespace, and where its partitions lie. The ETag is its version.J\tNamespaceR\a\n" +
+	"\x05staler\x04ETag\x12\xc9\x01\n" +
 	"\fSetNamespace\x12 .millrace.v1.SetNamespaceRequest\x1a!.millrace.v1.SetNamespaceResponse\"tʵ\x1cp\x12\r/v1/namespace*7Replace the configuration of the namespace, or make it.2\x06configJ\n" +
 	"ConfiguredZ\n" +
 	"\n" +

@@ -143,6 +143,7 @@ func (x *TenantConfig) GetRunningTasks() int64 {
 type GetTenantRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"` // empty: the caller's own
+	Stale         bool                   `protobuf:"varint,2,opt,name=stale,proto3" json:"stale,omitempty"`  // as the node that answers has it, without asking a majority
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -182,6 +183,13 @@ func (x *GetTenantRequest) GetTenant() string {
 		return x.Tenant
 	}
 	return ""
+}
+
+func (x *GetTenantRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
 }
 
 type GetTenantResponse struct {
@@ -493,9 +501,10 @@ const file_millrace_v1_tenant_proto_rawDesc = "" +
 	"\n" +
 	"task_bytes\x18\t \x01(\x03B\x12ʵ\x1c\x0e8\x01h\x80\x80\x80\x80\x80\x80\x80\x80@p\x01R\ttaskBytes\x127\n" +
 	"\rrunning_tasks\x18\n" +
-	" \x01(\x03B\x12ʵ\x1c\x0e8\x01h\x80\x80\x80\x80\x80\x80\x80\x80@p\x01R\frunningTasks\"*\n" +
+	" \x01(\x03B\x12ʵ\x1c\x0e8\x01h\x80\x80\x80\x80\x80\x80\x80\x80@p\x01R\frunningTasks\"@\n" +
 	"\x10GetTenantRequest\x12\x16\n" +
-	"\x06tenant\x18\x01 \x01(\tR\x06tenant\"\x89\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x14\n" +
+	"\x05stale\x18\x02 \x01(\bR\x05stale\"\x89\n" +
 	"\n" +
 	"\x11GetTenantResponse\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x129\n" +
@@ -527,12 +536,14 @@ const file_millrace_v1_tenant_proto_rawDesc = "" +
 	"if_version\x18\x03 \x01(\x04H\x00R\tifVersion\x88\x01\x01B\r\n" +
 	"\v_if_version\"5\n" +
 	"\x11SetTenantResponse\x12 \n" +
-	"\aversion\x18\x01 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\aversion2\xb6\x04\n" +
-	"\rTenantService\x12\xb2\x02\n" +
-	"\x03Get\x12\x1d.millrace.v1.GetTenantRequest\x1a\x1e.millrace.v1.GetTenantResponse\"\xeb\x01ʵ\x1cr\n" +
+	"\aversion\x18\x01 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\aversion2\xc8\x04\n" +
+	"\rTenantService\x12\xc4\x02\n" +
+	"\x03Get\x12\x1d.millrace.v1.GetTenantRequest\x1a\x1e.millrace.v1.GetTenantResponse\"\xfd\x01ʵ\x1c{\n" +
 	"\n" +
-	"/v1/tenant*VRead what bounds the caller's tenant, and what its keys take. The ETag is the version.J\x06Tenantr\x04ETagʵ\x1cq\n" +
-	"\x14/v1/tenants/{tenant}*KRead what bounds a tenant, and what its keys take. The ETag is the version.J\x06Tenantr\x04ETag\x12\xef\x01\n" +
+	"/v1/tenant*VRead what bounds the caller's tenant, and what its keys take. The ETag is the version.J\x06TenantR\a\n" +
+	"\x05staler\x04ETagʵ\x1cz\n" +
+	"\x14/v1/tenants/{tenant}*KRead what bounds a tenant, and what its keys take. The ETag is the version.J\x06TenantR\a\n" +
+	"\x05staler\x04ETag\x12\xef\x01\n" +
 	"\x03Set\x12\x1d.millrace.v1.SetTenantRequest\x1a\x1e.millrace.v1.SetTenantResponse\"\xa8\x01ʵ\x1c\xa3\x01\x12\x14/v1/tenants/{tenant}*oReplace what bounds a tenant, which need not have been used yet. The version rises only when something changes.2\x06configZ\n" +
 	"\n" +
 	"\bif_match`\x05r\x04ETagB9Z7github.com/millrace/millrace/gen/millrace/v1;millracev1b\x06proto3"

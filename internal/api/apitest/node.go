@@ -412,7 +412,7 @@ func (n *Node) SetTenant(_ context.Context, tenant string, c core.TenantConfig, 
 }
 
 // Tenant answers as a test has set.
-func (n *Node) Tenant(_ context.Context, name string) (core.TenantInfo, error) {
+func (n *Node) Tenant(_ context.Context, name string, _ core.ReadOptions) (core.TenantInfo, error) {
 	n.step()
 	n.Mu.Lock()
 	defer n.Mu.Unlock()

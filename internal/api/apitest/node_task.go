@@ -257,14 +257,14 @@ func (n *Node) CountBulk(_ context.Context, p core.Partition, _ *core.BulkStart,
 }
 
 // Logs shows none.
-func (n *Node) Logs(ctx context.Context, p core.Partition, id core.TaskID, _ uint32, _ uint64, _ int) (core.TaskLog, core.At, error) {
-	_, at, err := n.Task(ctx, p, id, core.ReadOptions{})
+func (n *Node) Logs(ctx context.Context, p core.Partition, id core.TaskID, _ core.LogQuery, o core.ReadOptions) (core.TaskLog, core.At, error) {
+	_, at, err := n.Task(ctx, p, id, o)
 	return core.TaskLog{}, at, err
 }
 
 // Effects shows none.
-func (n *Node) Effects(ctx context.Context, p core.Partition, id core.TaskID) (core.Effects, core.At, error) {
-	_, at, err := n.Task(ctx, p, id, core.ReadOptions{})
+func (n *Node) Effects(ctx context.Context, p core.Partition, id core.TaskID, o core.ReadOptions) (core.Effects, core.At, error) {
+	_, at, err := n.Task(ctx, p, id, o)
 	return core.Effects{}, at, err
 }
 

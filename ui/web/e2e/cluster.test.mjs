@@ -209,6 +209,12 @@ test("without a majority one signs in, pages say that they are stale, and writes
 	const id = await s.create("mail", { n: 1 });
 	await s.call("PUT", "/v1/keyspaces/notes", {});
 	await s.call("PUT", "/v1/kv/notes/keys/plan", "a plan");
+	const batch = (await s.call("POST", "/v1/batches", {})).batch.id;
+	const bulk = (await s.call("POST", "/v1/bulk", { action: "prioritize", filter: { queue: "mail" } })).job.id;
+	await s.call("PUT", "/v1/crons/nightly", { schedule: "@yearly", template: { queue: "mail" } });
+	await s.call("PUT", "/v1/limiters/api", { concurrency: 2 });
+	await s.call("POST", "/v1/repos", { name: "app" });
+	await s.call("PUT", "/v1/collections/people", { schema: [{ name: "role", type: "keyword", gate: "role" }] });
 	const page = await open(t, s, "cluster", { allowed: [502, 503, 504] });
 	await page.getByText("n2").first().waitFor();
 	const before = Date.now();
@@ -228,6 +234,39 @@ test("without a majority one signs in, pages say that they are stale, and writes
 	const linked = await tab(t, await context(t), [401, 502, 503, 504]);
 	await linked.goto(await s.link());
 	await linked.getByRole("navigation", { name: "Places" }).waitFor();
+
+	// Each page shows what this node has, and says so. None says why it failed.
+	for (const [path, shown] of [
+		["overview", "mail"],
+		["queues", "mail"],
+		["queues/mail/limits", "Weight"],
+		["tasks", id.slice(-6)],
+		[`tasks/${id}/timeline`, "mail"],
+		[`tasks/${id}/logs`, "mail"],
+		[`tasks/${id}/effects`, "mail"],
+		["dead", "No attempt failed"],
+		["bulk", "set the priority of"],
+		[`bulk/${bulk}`, "set the priority of"],
+		["crons", "nightly"],
+		["crons/nightly", "nightly"],
+		["limits", "api"],
+		["limits/api", "api"],
+		["batches", batch.slice(-6)],
+		[`batches/${batch}`, "open"],
+		["kv", "notes"],
+		["kv/notes", "plan"],
+		["repos", "app"],
+		["repos/app", "app"],
+		["search", "people"],
+	]) {
+		const begun = Date.now();
+		await late.goto(`${s.url}/ui/default/${path}`);
+		const main = late.getByRole("main");
+		await main.getByText(shown).first().waitFor({ state: "attached", timeout: 20_000 });
+		t.diagnostic(`${path} after ${Date.now() - begun} ms`);
+		await late.getByText(`It is shown as ${s.name} had it`).waitFor();
+		assert.equal(await main.getByRole("alert").count(), 0, `${path}: ${await main.innerText()}`);
+	}
 
 	// Writes.
 	await late.goto(`${s.url}/ui/default/queues/mail`);

@@ -1,6 +1,7 @@
 import { Link, Outlet, useNavigate, useRouterState } from "@tanstack/react-router";
-import { type ReactNode, useState } from "react";
+import { type ReactNode, useEffect, useState } from "react";
 import type { Schemas } from "./api/client";
+import { tellUnled } from "./api/stale";
 import { clock, parseTime, span, visible } from "./format";
 import { useKeys } from "./keys";
 import { liveOf, useLiveStatus, useTopic } from "./live/live";
@@ -146,7 +147,9 @@ function Unled({ ns }: { ns: string }) {
 	const overview = useTopic(ns, "overview");
 	const row = overview && ([...overview.rows.values()][0] as Overview | undefined);
 	const list = row?.attention?.filter((a) => a.kind === "partition_unled") ?? [];
-	if (list.length === 0) return null;
+	const some = list.length > 0;
+	useEffect(() => tellUnled(some), [some]);
+	if (!some) return null;
 	const at = parseTime(overview?.stamp);
 	return (
 		<Stripe>

@@ -1027,6 +1027,7 @@ var routes = map[string][]route{
 	"/millrace.v1.TaskService/ListAttempts": {
 		{
 			verb: "GET", path: []string{"/v1/tasks/", "id=id", "/attempts"},
+			query: []parameter{{"consistency", "stale", []string{"stale"}}},
 		},
 	},
 	"/millrace.v1.TaskService/Report": {
@@ -1038,12 +1039,13 @@ var routes = map[string][]route{
 	"/millrace.v1.TaskService/Logs": {
 		{
 			verb: "GET", path: []string{"/v1/tasks/", "id=id", "/logs"},
-			query: []parameter{{"attempt", "attempt", nil}, {"after", "after", nil}, {"limit", "limit", nil}},
+			query: []parameter{{"attempt", "attempt", nil}, {"after", "after", nil}, {"limit", "limit", nil}, {"consistency", "stale", []string{"stale"}}},
 		},
 	},
 	"/millrace.v1.TaskService/Effects": {
 		{
 			verb: "GET", path: []string{"/v1/tasks/", "id=id", "/effects"},
+			query: []parameter{{"consistency", "stale", []string{"stale"}}},
 		},
 	},
 	"/millrace.v1.TaskService/Why": {
@@ -1054,7 +1056,7 @@ var routes = map[string][]route{
 	"/millrace.v1.TaskService/List": {
 		{
 			verb: "GET", path: []string{"/v1/tasks"},
-			query: []parameter{{"queue", "queue", nil}, {"state", "state", []string{"", "blocked", "scheduled", "ready", "running", "completed", "dead", "cancelled"}}, {"order", "desc", []string{"desc"}}, {"kind", "kind", nil}, {"label", "label", nil}, {"worker", "worker", nil}, {"unique", "unique", nil}, {"from", "from", nil}, {"to", "to", nil}, {"fingerprint", "fingerprint", nil}, {"batch", "batch", nil}, {"head", "head", nil}, {"limit", "limit", nil}, {"cursor", "cursor", nil}},
+			query: []parameter{{"queue", "queue", nil}, {"state", "state", []string{"", "blocked", "scheduled", "ready", "running", "completed", "dead", "cancelled"}}, {"order", "desc", []string{"desc"}}, {"kind", "kind", nil}, {"label", "label", nil}, {"worker", "worker", nil}, {"unique", "unique", nil}, {"from", "from", nil}, {"to", "to", nil}, {"fingerprint", "fingerprint", nil}, {"batch", "batch", nil}, {"head", "head", nil}, {"limit", "limit", nil}, {"cursor", "cursor", nil}, {"consistency", "stale", []string{"stale"}}},
 		},
 	},
 	"/millrace.v1.TaskService/Claim": {
@@ -1130,12 +1132,13 @@ var routes = map[string][]route{
 	"/millrace.v1.QueueService/List": {
 		{
 			verb: "GET", path: []string{"/v1/queues"},
-			query: []parameter{{"prefix", "prefix", nil}, {"sort", "sort", nil}, {"only", "only", nil}, {"limit", "limit", nil}, {"cursor", "cursor", nil}},
+			query: []parameter{{"prefix", "prefix", nil}, {"sort", "sort", nil}, {"only", "only", nil}, {"limit", "limit", nil}, {"cursor", "cursor", nil}, {"consistency", "stale", []string{"stale"}}},
 		},
 	},
 	"/millrace.v1.QueueService/Get": {
 		{
 			verb: "GET", path: []string{"/v1/queues/", "queue=queue"},
+			query:  []parameter{{"consistency", "stale", []string{"stale"}}},
 			answer: "config",
 		},
 	},
@@ -1168,7 +1171,7 @@ var routes = map[string][]route{
 	"/millrace.v1.QueueService/Keys": {
 		{
 			verb: "GET", path: []string{"/v1/queues/", "queue=queue", "/keys"},
-			query: []parameter{{"sort", "sort", nil}, {"prefix", "prefix", nil}, {"limit", "limit", nil}, {"cursor", "cursor", nil}},
+			query: []parameter{{"sort", "sort", nil}, {"prefix", "prefix", nil}, {"limit", "limit", nil}, {"cursor", "cursor", nil}, {"consistency", "stale", []string{"stale"}}},
 		},
 	},
 	"/millrace.v1.QueueService/SetKey": {
@@ -1191,6 +1194,7 @@ var routes = map[string][]route{
 	"/millrace.v1.QueueService/Stats": {
 		{
 			verb: "GET", path: []string{"/v1/queues/", "queue=queue", "/stats"},
+			query:  []parameter{{"consistency", "stale", []string{"stale"}}},
 			answer: "stats",
 		},
 	},
@@ -1208,6 +1212,7 @@ var routes = map[string][]route{
 	"/millrace.v1.QueueService/GetNamespace": {
 		{
 			verb: "GET", path: []string{"/v1/namespace"},
+			query: []parameter{{"consistency", "stale", []string{"stale"}}},
 		},
 	},
 	"/millrace.v1.QueueService/SetNamespace": {
@@ -1263,12 +1268,13 @@ var routes = map[string][]route{
 	"/millrace.v1.KeyspaceService/Get": {
 		{
 			verb: "GET", path: []string{"/v1/keyspaces/", "keyspace=keyspace"},
+			query: []parameter{{"consistency", "stale", []string{"stale"}}},
 		},
 	},
 	"/millrace.v1.KeyspaceService/List": {
 		{
 			verb: "GET", path: []string{"/v1/keyspaces"},
-			query: []parameter{{"limit", "limit", nil}, {"cursor", "cursor", nil}, {"stats", "stats", []string{"true"}}},
+			query: []parameter{{"limit", "limit", nil}, {"cursor", "cursor", nil}, {"stats", "stats", []string{"true"}}, {"consistency", "stale", []string{"stale"}}},
 		},
 	},
 	"/millrace.v1.KeyspaceService/Delete": {
@@ -1279,9 +1285,11 @@ var routes = map[string][]route{
 	"/millrace.v1.TenantService/Get": {
 		{
 			verb: "GET", path: []string{"/v1/tenants/", "tenant=tenant"},
+			query: []parameter{{"consistency", "stale", []string{"stale"}}},
 		},
 		{
 			verb: "GET", path: []string{"/v1/tenant"},
+			query: []parameter{{"consistency", "stale", []string{"stale"}}},
 		},
 	},
 	"/millrace.v1.TenantService/Set": {
@@ -1308,7 +1316,7 @@ var routes = map[string][]route{
 	"/millrace.v1.RefService/ListRepos": {
 		{
 			verb: "GET", path: []string{"/v1/repos"},
-			query: []parameter{{"deleted", "deleted", []string{"true"}}, {"limit", "limit", nil}, {"cursor", "cursor", nil}},
+			query: []parameter{{"deleted", "deleted", []string{"true"}}, {"limit", "limit", nil}, {"cursor", "cursor", nil}, {"consistency", "stale", []string{"stale"}}},
 		},
 	},
 	"/millrace.v1.RefService/UpdateRepo": {
@@ -1381,13 +1389,14 @@ var routes = map[string][]route{
 	"/millrace.v1.SearchService/GetCollection": {
 		{
 			verb: "GET", path: []string{"/v1/collections/", "collection=collection"},
+			query:  []parameter{{"consistency", "stale", []string{"stale"}}},
 			answer: "collection",
 		},
 	},
 	"/millrace.v1.SearchService/ListCollections": {
 		{
 			verb: "GET", path: []string{"/v1/collections"},
-			query: []parameter{{"limit", "limit", nil}, {"cursor", "cursor", nil}},
+			query: []parameter{{"limit", "limit", nil}, {"cursor", "cursor", nil}, {"consistency", "stale", []string{"stale"}}},
 		},
 	},
 	"/millrace.v1.SearchService/DeleteCollection": {
@@ -1398,6 +1407,7 @@ var routes = map[string][]route{
 	"/millrace.v1.SearchService/CollectionStats": {
 		{
 			verb: "GET", path: []string{"/v1/collections/", "collection=collection", "/stats"},
+			query: []parameter{{"consistency", "stale", []string{"stale"}}},
 		},
 	},
 	"/millrace.v1.SearchService/UpsertPoints": {
@@ -1433,11 +1443,13 @@ var routes = map[string][]route{
 	"/millrace.v1.SearchService/GetRuleset": {
 		{
 			verb: "GET", path: []string{"/v1/rulesets/", "ruleset=ruleset"},
+			query: []parameter{{"consistency", "stale", []string{"stale"}}},
 		},
 	},
 	"/millrace.v1.SearchService/ListRulesets": {
 		{
 			verb: "GET", path: []string{"/v1/rulesets"},
+			query: []parameter{{"consistency", "stale", []string{"stale"}}},
 		},
 	},
 	"/millrace.v1.SearchService/DeleteRuleset": {
@@ -1503,12 +1515,13 @@ var routes = map[string][]route{
 	"/millrace.v1.BatchService/List": {
 		{
 			verb: "GET", path: []string{"/v1/batches"},
-			query: []parameter{{"limit", "limit", nil}, {"cursor", "cursor", nil}},
+			query: []parameter{{"limit", "limit", nil}, {"cursor", "cursor", nil}, {"consistency", "stale", []string{"stale"}}},
 		},
 	},
 	"/millrace.v1.BatchService/Get": {
 		{
 			verb: "GET", path: []string{"/v1/batches/", "id=id"},
+			query:  []parameter{{"consistency", "stale", []string{"stale"}}},
 			answer: "batch",
 		},
 	},
@@ -1544,11 +1557,13 @@ var routes = map[string][]route{
 	"/millrace.v1.BulkService/List": {
 		{
 			verb: "GET", path: []string{"/v1/bulk"},
+			query: []parameter{{"consistency", "stale", []string{"stale"}}},
 		},
 	},
 	"/millrace.v1.BulkService/Get": {
 		{
 			verb: "GET", path: []string{"/v1/bulk/", "id=id"},
+			query:  []parameter{{"consistency", "stale", []string{"stale"}}},
 			answer: "job",
 		},
 	},
@@ -1560,12 +1575,13 @@ var routes = map[string][]route{
 	"/millrace.v1.CronService/List": {
 		{
 			verb: "GET", path: []string{"/v1/crons"},
-			query: []parameter{{"prefix", "prefix", nil}, {"runs", "runs", nil}, {"limit", "limit", nil}, {"cursor", "cursor", nil}},
+			query: []parameter{{"prefix", "prefix", nil}, {"runs", "runs", nil}, {"limit", "limit", nil}, {"cursor", "cursor", nil}, {"consistency", "stale", []string{"stale"}}},
 		},
 	},
 	"/millrace.v1.CronService/Get": {
 		{
 			verb: "GET", path: []string{"/v1/crons/", "cron=name"},
+			query:  []parameter{{"consistency", "stale", []string{"stale"}}},
 			answer: "cron",
 		},
 	},
@@ -1610,23 +1626,25 @@ var routes = map[string][]route{
 	"/millrace.v1.CronService/Runs": {
 		{
 			verb: "GET", path: []string{"/v1/crons/", "cron=name", "/runs"},
+			query: []parameter{{"consistency", "stale", []string{"stale"}}},
 		},
 	},
 	"/millrace.v1.ErrorService/List": {
 		{
 			verb: "GET", path: []string{"/v1/errors"},
-			query: []parameter{{"queue", "queue", nil}, {"kind", "kind", nil}, {"span", "span", nil}},
+			query: []parameter{{"queue", "queue", nil}, {"kind", "kind", nil}, {"span", "span", nil}, {"consistency", "stale", []string{"stale"}}},
 		},
 	},
 	"/millrace.v1.LimiterService/List": {
 		{
 			verb: "GET", path: []string{"/v1/limiters"},
-			query: []parameter{{"prefix", "prefix", nil}, {"limit", "limit", nil}, {"cursor", "cursor", nil}},
+			query: []parameter{{"prefix", "prefix", nil}, {"limit", "limit", nil}, {"cursor", "cursor", nil}, {"consistency", "stale", []string{"stale"}}},
 		},
 	},
 	"/millrace.v1.LimiterService/Get": {
 		{
 			verb: "GET", path: []string{"/v1/limiters/", "limiter=name"},
+			query:  []parameter{{"consistency", "stale", []string{"stale"}}},
 			answer: "limiter",
 		},
 	},

@@ -2,6 +2,7 @@ import createClient, { type Middleware } from "openapi-fetch";
 import { learnServerTime } from "../now";
 import { ApiError, asApiError, errorOf } from "./errors";
 import type { components, paths } from "./schema";
+import { ask } from "./stale";
 
 export type Schemas = components["schemas"];
 
@@ -51,30 +52,6 @@ function noteTime(response: Response): void {
 	if (!Number.isNaN(at)) learnServerTime(at);
 }
 
-/** Reads that a node answers from what it has, where no majority of nodes answers. */
-const staleReads =
-	/^\/v1\/(tasks\/[^/]+(\/(payload|output))?|kv\/[^/]+(\/keys\/[^/]+)?|repos\/[^/]+(\/(refs|reflog|activity)(\/.*)?)?)$/;
-
-/** staleOf is the request for what this node has; undefined where the route has no such thing. */
-function staleOf(url: string): string | undefined {
-	const at = new URL(url, location.origin);
-	if (!staleReads.test(at.pathname) || /[?&]consistency=/.test(at.search)) return undefined;
-	const fresh = at.search.replace(/&(min_index|max_stale)=[^&]*/g, "").replace(/\?(min_index|max_stale)=[^&]*&?/, "?");
-	return `${at.pathname}${fresh || "?"}&consistency=stale`.replace("?&", "?");
-}
-
-/** isUnled tells whether an answer says that no node leads. */
-async function isUnled(response: Response): Promise<boolean> {
-	if (response.status !== 503) return false;
-	return errorOf(
-		503,
-		await response
-			.clone()
-			.json()
-			.catch(() => undefined),
-	).unled;
-}
-
 const place: Middleware = {
 	async onRequest({ request }) {
 		const url = new URL(withPlace(request.url), location.origin);
@@ -91,12 +68,9 @@ const place: Middleware = {
 		made.headers.set("Millrace-Session", state.csrf);
 		return made;
 	},
-	async onResponse({ request, response }) {
+	onResponse({ response }) {
 		noteTime(response);
 		if (response.status === 401) state.onSignedOut();
-		const stale = request.method === "GET" && (await isUnled(response)) ? staleOf(request.url) : undefined;
-		// What the frame of the page says of partitions without a leader holds for what is read so.
-		return stale ? fetch(new Request(stale, request)) : response;
 	},
 };
 
@@ -105,6 +79,7 @@ export const api = createClient<paths>({
 	baseUrl: globalThis.location?.origin ?? "",
 	credentials: "same-origin",
 	cache: "no-store",
+	fetch: ask,
 });
 api.use(place);
 
@@ -149,13 +124,11 @@ export interface Raw {
 export async function send(path: string, init: RequestInit): Promise<Response> {
 	let response: Response;
 	try {
-		response = await fetch(path, { credentials: "same-origin", cache: "no-store", ...init });
+		response = await ask(new Request(path, { credentials: "same-origin", cache: "no-store", ...init }));
 	} catch (e) {
 		throw asApiError(e);
 	}
 	noteTime(response);
-	const stale = (init.method ?? "GET") === "GET" && (await isUnled(response)) ? staleOf(path) : undefined;
-	if (stale) return send(stale, init);
 	if (!response.ok) throw errorOf(response.status, await response.json().catch(() => undefined));
 	return response;
 }

@@ -6207,6 +6207,8 @@ export interface operations {
                 limit?: number;
                 /** @description Of the page before; empty for the first page. */
                 cursor?: string;
+                /** @description stale reads what this node has, without asking a majority. */
+                consistency?: "linearizable" | "stale";
             };
             header?: never;
             path?: never;
@@ -6743,6 +6745,8 @@ export interface operations {
                 forward?: "0" | "1";
                 /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
                 hop?: "0" | "1";
+                /** @description stale reads what this node has, without asking a majority. */
+                consistency?: "linearizable" | "stale";
             };
             header?: never;
             path: {
@@ -7495,6 +7499,8 @@ export interface operations {
                 after?: number;
                 /** @description Length of the page, 1 to 1,000; default 100. */
                 limit?: number;
+                /** @description stale reads what this node has, without asking a majority. */
+                consistency?: "linearizable" | "stale";
             };
             header?: never;
             path: {
@@ -7549,6 +7555,8 @@ export interface operations {
                 forward?: "0" | "1";
                 /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
                 hop?: "0" | "1";
+                /** @description stale reads what this node has, without asking a majority. */
+                consistency?: "linearizable" | "stale";
             };
             header?: never;
             path: {
@@ -8010,6 +8018,8 @@ export interface operations {
                 kind?: string;
                 /** @description Only groups of which an error was seen within it; default: all. From 0s to 87672h (3653 days). */
                 span?: string;
+                /** @description stale reads what this node has, without asking a majority. */
+                consistency?: "linearizable" | "stale";
             };
             header?: never;
             path?: never;
@@ -8173,6 +8183,8 @@ export interface operations {
                 forward?: "0" | "1";
                 /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
                 hop?: "0" | "1";
+                /** @description stale reads what this node has, without asking a majority. */
+                consistency?: "linearizable" | "stale";
             };
             header?: never;
             path?: never;
@@ -8359,6 +8371,8 @@ export interface operations {
                 forward?: "0" | "1";
                 /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
                 hop?: "0" | "1";
+                /** @description stale reads what this node has, without asking a majority. */
+                consistency?: "linearizable" | "stale";
             };
             header?: never;
             path: {
@@ -8475,6 +8489,8 @@ export interface operations {
                 limit?: number;
                 /** @description Of the page before; empty for the first page. */
                 cursor?: string;
+                /** @description stale reads what this node has, without asking a majority. */
+                consistency?: "linearizable" | "stale";
             };
             header?: never;
             path?: never;
@@ -8527,6 +8543,8 @@ export interface operations {
                 forward?: "0" | "1";
                 /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
                 hop?: "0" | "1";
+                /** @description stale reads what this node has, without asking a majority. */
+                consistency?: "linearizable" | "stale";
             };
             header?: never;
             path: {
@@ -8919,6 +8937,8 @@ export interface operations {
                 forward?: "0" | "1";
                 /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
                 hop?: "0" | "1";
+                /** @description stale reads what this node has, without asking a majority. */
+                consistency?: "linearizable" | "stale";
             };
             header?: never;
             path: {
@@ -8977,6 +8997,8 @@ export interface operations {
                 limit?: number;
                 /** @description Of the page before; empty for the first page. */
                 cursor?: string;
+                /** @description stale reads what this node has, without asking a majority. */
+                consistency?: "linearizable" | "stale";
             };
             header?: never;
             path?: never;
@@ -9095,6 +9117,8 @@ export interface operations {
                 forward?: "0" | "1";
                 /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
                 hop?: "0" | "1";
+                /** @description stale reads what this node has, without asking a majority. */
+                consistency?: "linearizable" | "stale";
             };
             header?: never;
             path: {
@@ -9323,6 +9347,8 @@ export interface operations {
                 limit?: number;
                 /** @description Of the page before; empty for the first page. */
                 cursor?: string;
+                /** @description stale reads what this node has, without asking a majority. */
+                consistency?: "linearizable" | "stale";
             };
             header?: never;
             path?: never;
@@ -9375,6 +9401,8 @@ export interface operations {
                 forward?: "0" | "1";
                 /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
                 hop?: "0" | "1";
+                /** @description stale reads what this node has, without asking a majority. */
+                consistency?: "linearizable" | "stale";
             };
             header?: never;
             path: {
@@ -9615,6 +9643,8 @@ export interface operations {
                 limit?: number;
                 /** @description Of the page before; empty for the first page. */
                 cursor?: string;
+                /** @description stale reads what this node has, without asking a majority. */
+                consistency?: "linearizable" | "stale";
             };
             header?: never;
             path?: never;
@@ -9667,6 +9697,8 @@ export interface operations {
                 forward?: "0" | "1";
                 /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
                 hop?: "0" | "1";
+                /** @description stale reads what this node has, without asking a majority. */
+                consistency?: "linearizable" | "stale";
             };
             header?: never;
             path: {
@@ -9971,6 +10003,8 @@ export interface operations {
                 limit?: number;
                 /** @description Of the page before; empty for the first page. */
                 cursor?: string;
+                /** @description stale reads what this node has, without asking a majority. */
+                consistency?: "linearizable" | "stale";
             };
             header?: never;
             path: {
@@ -10198,6 +10232,8 @@ export interface operations {
                 forward?: "0" | "1";
                 /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
                 hop?: "0" | "1";
+                /** @description stale reads what this node has, without asking a majority. */
+                consistency?: "linearizable" | "stale";
             };
             header?: never;
             path: {
@@ -10647,6 +10683,8 @@ export interface operations {
                 cursor?: string;
                 /** @description Tell how many keys each has, and what they take on disk. One request counts about 100,000 keys at most, as many in each keyspace; more_keys says that there are more. */
                 stats?: "true" | "false";
+                /** @description stale reads what this node has, without asking a majority. */
+                consistency?: "linearizable" | "stale";
             };
             header?: never;
             path?: never;
@@ -10699,6 +10737,8 @@ export interface operations {
                 forward?: "0" | "1";
                 /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
                 hop?: "0" | "1";
+                /** @description stale reads what this node has, without asking a majority. */
+                consistency?: "linearizable" | "stale";
             };
             header?: never;
             path: {
@@ -10870,6 +10910,8 @@ export interface operations {
                 forward?: "0" | "1";
                 /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
                 hop?: "0" | "1";
+                /** @description stale reads what this node has, without asking a majority. */
+                consistency?: "linearizable" | "stale";
             };
             header?: never;
             path?: never;
@@ -10922,6 +10964,8 @@ export interface operations {
                 forward?: "0" | "1";
                 /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
                 hop?: "0" | "1";
+                /** @description stale reads what this node has, without asking a majority. */
+                consistency?: "linearizable" | "stale";
             };
             header?: never;
             path: {
@@ -11043,6 +11087,8 @@ export interface operations {
                 limit?: number;
                 /** @description Of the page before; empty for the first page. */
                 cursor?: string;
+                /** @description stale reads what this node has, without asking a majority. */
+                consistency?: "linearizable" | "stale";
             };
             header?: never;
             path?: never;
@@ -11809,6 +11855,8 @@ export interface operations {
                 forward?: "0" | "1";
                 /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
                 hop?: "0" | "1";
+                /** @description stale reads what this node has, without asking a majority. */
+                consistency?: "linearizable" | "stale";
             };
             header?: never;
             path: {
@@ -11989,6 +12037,8 @@ export interface operations {
                 limit?: number;
                 /** @description Of the page before; empty for the first page. */
                 cursor?: string;
+                /** @description stale reads what this node has, without asking a majority. */
+                consistency?: "linearizable" | "stale";
             };
             header?: never;
             path?: never;
@@ -12041,6 +12091,8 @@ export interface operations {
                 forward?: "0" | "1";
                 /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
                 hop?: "0" | "1";
+                /** @description stale reads what this node has, without asking a majority. */
+                consistency?: "linearizable" | "stale";
             };
             header?: never;
             path: {
@@ -12327,6 +12379,8 @@ export interface operations {
                 forward?: "0" | "1";
                 /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
                 hop?: "0" | "1";
+                /** @description stale reads what this node has, without asking a majority. */
+                consistency?: "linearizable" | "stale";
             };
             header?: never;
             path: {
@@ -12503,6 +12557,8 @@ export interface operations {
                 forward?: "0" | "1";
                 /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
                 hop?: "0" | "1";
+                /** @description stale reads what this node has, without asking a majority. */
+                consistency?: "linearizable" | "stale";
             };
             header?: never;
             path?: never;
@@ -13570,6 +13626,8 @@ export interface operations {
                 forward?: "0" | "1";
                 /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
                 hop?: "0" | "1";
+                /** @description stale reads what this node has, without asking a majority. */
+                consistency?: "linearizable" | "stale";
             };
             header?: never;
             path?: never;

@@ -107,6 +107,8 @@ export interface ListBatchesRequest {
   limit: number;
   /** of the page before */
   cursor: string;
+  /** as the node that answers has it, without asking a majority */
+  stale: boolean;
 }
 
 export interface ListBatchesResponse {
@@ -118,6 +120,8 @@ export interface ListBatchesResponse {
 
 export interface GetBatchRequest {
   id: string;
+  /** as the node that answers has it, without asking a majority */
+  stale: boolean;
 }
 
 export interface GetBatchResponse {
@@ -884,7 +888,7 @@ export const OpenBatchResponse: MessageFns<OpenBatchResponse> = {
 };
 
 function createBaseListBatchesRequest(): ListBatchesRequest {
-  return { limit: 0, cursor: "" };
+  return { limit: 0, cursor: "", stale: false };
 }
 
 export const ListBatchesRequest: MessageFns<ListBatchesRequest> = {
@@ -894,6 +898,9 @@ export const ListBatchesRequest: MessageFns<ListBatchesRequest> = {
     }
     if (message.cursor !== "") {
       writer.uint32(18).string(message.cursor);
+    }
+    if (message.stale !== false) {
+      writer.uint32(24).bool(message.stale);
     }
     return writer;
   },
@@ -927,6 +934,14 @@ export const ListBatchesRequest: MessageFns<ListBatchesRequest> = {
             message.cursor = reader.string();
             continue;
           }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.stale = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -946,6 +961,7 @@ export const ListBatchesRequest: MessageFns<ListBatchesRequest> = {
     const message = createBaseListBatchesRequest();
     message.limit = object.limit ?? 0;
     message.cursor = object.cursor ?? "";
+    message.stale = object.stale ?? false;
     return message;
   },
 };
@@ -1030,13 +1046,16 @@ export const ListBatchesResponse: MessageFns<ListBatchesResponse> = {
 };
 
 function createBaseGetBatchRequest(): GetBatchRequest {
-  return { id: "" };
+  return { id: "", stale: false };
 }
 
 export const GetBatchRequest: MessageFns<GetBatchRequest> = {
   encode(message: GetBatchRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     if (message.id !== "") {
       writer.uint32(10).string(message.id);
+    }
+    if (message.stale !== false) {
+      writer.uint32(16).bool(message.stale);
     }
     return writer;
   },
@@ -1062,6 +1081,14 @@ export const GetBatchRequest: MessageFns<GetBatchRequest> = {
             message.id = reader.string();
             continue;
           }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.stale = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1080,6 +1107,7 @@ export const GetBatchRequest: MessageFns<GetBatchRequest> = {
   fromPartial(object: DeepPartial<GetBatchRequest>): GetBatchRequest {
     const message = createBaseGetBatchRequest();
     message.id = object.id ?? "";
+    message.stale = object.stale ?? false;
     return message;
   },
 };

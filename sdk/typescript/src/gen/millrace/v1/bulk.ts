@@ -178,6 +178,8 @@ export interface RedriveRequestLabelsEntry {
 }
 
 export interface ListBulkRequest {
+  /** as the node that answers has it, without asking a majority */
+  stale: boolean;
 }
 
 export interface ListBulkResponse {
@@ -187,6 +189,8 @@ export interface ListBulkResponse {
 
 export interface GetBulkRequest {
   id: string;
+  /** as the node that answers has it, without asking a majority */
+  stale: boolean;
 }
 
 export interface GetBulkResponse {
@@ -1492,11 +1496,14 @@ export const RedriveRequestLabelsEntry: MessageFns<RedriveRequestLabelsEntry> = 
 };
 
 function createBaseListBulkRequest(): ListBulkRequest {
-  return {};
+  return { stale: false };
 }
 
 export const ListBulkRequest: MessageFns<ListBulkRequest> = {
-  encode(_: ListBulkRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+  encode(message: ListBulkRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.stale !== false) {
+      writer.uint32(8).bool(message.stale);
+    }
     return writer;
   },
 
@@ -1513,6 +1520,14 @@ export const ListBulkRequest: MessageFns<ListBulkRequest> = {
       while (reader.pos < end) {
         const tag = reader.uint32();
         switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.stale = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1528,8 +1543,9 @@ export const ListBulkRequest: MessageFns<ListBulkRequest> = {
   create(base?: DeepPartial<ListBulkRequest>): ListBulkRequest {
     return ListBulkRequest.fromPartial(base ?? {});
   },
-  fromPartial(_: DeepPartial<ListBulkRequest>): ListBulkRequest {
+  fromPartial(object: DeepPartial<ListBulkRequest>): ListBulkRequest {
     const message = createBaseListBulkRequest();
+    message.stale = object.stale ?? false;
     return message;
   },
 };
@@ -1602,13 +1618,16 @@ export const ListBulkResponse: MessageFns<ListBulkResponse> = {
 };
 
 function createBaseGetBulkRequest(): GetBulkRequest {
-  return { id: "" };
+  return { id: "", stale: false };
 }
 
 export const GetBulkRequest: MessageFns<GetBulkRequest> = {
   encode(message: GetBulkRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     if (message.id !== "") {
       writer.uint32(10).string(message.id);
+    }
+    if (message.stale !== false) {
+      writer.uint32(16).bool(message.stale);
     }
     return writer;
   },
@@ -1634,6 +1653,14 @@ export const GetBulkRequest: MessageFns<GetBulkRequest> = {
             message.id = reader.string();
             continue;
           }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.stale = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1652,6 +1679,7 @@ export const GetBulkRequest: MessageFns<GetBulkRequest> = {
   fromPartial(object: DeepPartial<GetBulkRequest>): GetBulkRequest {
     const message = createBaseGetBulkRequest();
     message.id = object.id ?? "";
+    message.stale = object.stale ?? false;
     return message;
   },
 };

@@ -168,6 +168,8 @@ export interface ListCronsRequest {
   prefix: string;
   /** how many of the last runs of each to show in recent, 0 to 20 */
   runs: bigint;
+  /** as the node that answers has it, without asking a majority */
+  stale: boolean;
 }
 
 export interface ListCronsResponse {
@@ -179,6 +181,8 @@ export interface ListCronsResponse {
 
 export interface GetCronRequest {
   name: string;
+  /** as the node that answers has it, without asking a majority */
+  stale: boolean;
 }
 
 export interface GetCronResponse {
@@ -262,6 +266,8 @@ export interface PreviewCronResponse {
 
 export interface ListCronRunsRequest {
   name: string;
+  /** as the node that answers has it, without asking a majority */
+  stale: boolean;
 }
 
 export interface ListCronRunsResponse {
@@ -994,7 +1000,7 @@ export const CronChange: MessageFns<CronChange> = {
 };
 
 function createBaseListCronsRequest(): ListCronsRequest {
-  return { limit: 0, cursor: "", prefix: "", runs: 0n };
+  return { limit: 0, cursor: "", prefix: "", runs: 0n, stale: false };
 }
 
 export const ListCronsRequest: MessageFns<ListCronsRequest> = {
@@ -1013,6 +1019,9 @@ export const ListCronsRequest: MessageFns<ListCronsRequest> = {
         throw new globalThis.Error("value provided for field message.runs of type uint64 too large");
       }
       writer.uint32(32).uint64(message.runs);
+    }
+    if (message.stale !== false) {
+      writer.uint32(40).bool(message.stale);
     }
     return writer;
   },
@@ -1062,6 +1071,14 @@ export const ListCronsRequest: MessageFns<ListCronsRequest> = {
             message.runs = reader.uint64() as bigint;
             continue;
           }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.stale = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1083,6 +1100,7 @@ export const ListCronsRequest: MessageFns<ListCronsRequest> = {
     message.cursor = object.cursor ?? "";
     message.prefix = object.prefix ?? "";
     message.runs = (object.runs !== undefined && object.runs !== null) ? BigInt(object.runs) : 0n;
+    message.stale = object.stale ?? false;
     return message;
   },
 };
@@ -1167,13 +1185,16 @@ export const ListCronsResponse: MessageFns<ListCronsResponse> = {
 };
 
 function createBaseGetCronRequest(): GetCronRequest {
-  return { name: "" };
+  return { name: "", stale: false };
 }
 
 export const GetCronRequest: MessageFns<GetCronRequest> = {
   encode(message: GetCronRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     if (message.name !== "") {
       writer.uint32(10).string(message.name);
+    }
+    if (message.stale !== false) {
+      writer.uint32(16).bool(message.stale);
     }
     return writer;
   },
@@ -1199,6 +1220,14 @@ export const GetCronRequest: MessageFns<GetCronRequest> = {
             message.name = reader.string();
             continue;
           }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.stale = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1217,6 +1246,7 @@ export const GetCronRequest: MessageFns<GetCronRequest> = {
   fromPartial(object: DeepPartial<GetCronRequest>): GetCronRequest {
     const message = createBaseGetCronRequest();
     message.name = object.name ?? "";
+    message.stale = object.stale ?? false;
     return message;
   },
 };
@@ -2117,13 +2147,16 @@ export const PreviewCronResponse: MessageFns<PreviewCronResponse> = {
 };
 
 function createBaseListCronRunsRequest(): ListCronRunsRequest {
-  return { name: "" };
+  return { name: "", stale: false };
 }
 
 export const ListCronRunsRequest: MessageFns<ListCronRunsRequest> = {
   encode(message: ListCronRunsRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     if (message.name !== "") {
       writer.uint32(10).string(message.name);
+    }
+    if (message.stale !== false) {
+      writer.uint32(16).bool(message.stale);
     }
     return writer;
   },
@@ -2149,6 +2182,14 @@ export const ListCronRunsRequest: MessageFns<ListCronRunsRequest> = {
             message.name = reader.string();
             continue;
           }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.stale = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2167,6 +2208,7 @@ export const ListCronRunsRequest: MessageFns<ListCronRunsRequest> = {
   fromPartial(object: DeepPartial<ListCronRunsRequest>): ListCronRunsRequest {
     const message = createBaseListCronRunsRequest();
     message.name = object.name ?? "";
+    message.stale = object.stale ?? false;
     return message;
   },
 };

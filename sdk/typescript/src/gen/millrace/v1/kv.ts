@@ -265,6 +265,8 @@ export interface SetKeyspaceResponse {
 
 export interface GetKeyspaceRequest {
   keyspace: string;
+  /** as the node that answers has it, without asking a majority */
+  stale: boolean;
 }
 
 export interface GetKeyspaceResponse {
@@ -278,6 +280,8 @@ export interface ListKeyspacesRequest {
   cursor: string;
   /** keys are counted, about 100,000 of all keyspaces together at most */
   stats: boolean;
+  /** as the node that answers has it, without asking a majority */
+  stale: boolean;
 }
 
 export interface ListKeyspacesResponse {
@@ -2727,13 +2731,16 @@ export const SetKeyspaceResponse: MessageFns<SetKeyspaceResponse> = {
 };
 
 function createBaseGetKeyspaceRequest(): GetKeyspaceRequest {
-  return { keyspace: "" };
+  return { keyspace: "", stale: false };
 }
 
 export const GetKeyspaceRequest: MessageFns<GetKeyspaceRequest> = {
   encode(message: GetKeyspaceRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     if (message.keyspace !== "") {
       writer.uint32(10).string(message.keyspace);
+    }
+    if (message.stale !== false) {
+      writer.uint32(16).bool(message.stale);
     }
     return writer;
   },
@@ -2759,6 +2766,14 @@ export const GetKeyspaceRequest: MessageFns<GetKeyspaceRequest> = {
             message.keyspace = reader.string();
             continue;
           }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.stale = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2777,6 +2792,7 @@ export const GetKeyspaceRequest: MessageFns<GetKeyspaceRequest> = {
   fromPartial(object: DeepPartial<GetKeyspaceRequest>): GetKeyspaceRequest {
     const message = createBaseGetKeyspaceRequest();
     message.keyspace = object.keyspace ?? "";
+    message.stale = object.stale ?? false;
     return message;
   },
 };
@@ -2851,7 +2867,7 @@ export const GetKeyspaceResponse: MessageFns<GetKeyspaceResponse> = {
 };
 
 function createBaseListKeyspacesRequest(): ListKeyspacesRequest {
-  return { limit: 0, cursor: "", stats: false };
+  return { limit: 0, cursor: "", stats: false, stale: false };
 }
 
 export const ListKeyspacesRequest: MessageFns<ListKeyspacesRequest> = {
@@ -2864,6 +2880,9 @@ export const ListKeyspacesRequest: MessageFns<ListKeyspacesRequest> = {
     }
     if (message.stats !== false) {
       writer.uint32(24).bool(message.stats);
+    }
+    if (message.stale !== false) {
+      writer.uint32(32).bool(message.stale);
     }
     return writer;
   },
@@ -2905,6 +2924,14 @@ export const ListKeyspacesRequest: MessageFns<ListKeyspacesRequest> = {
             message.stats = reader.bool();
             continue;
           }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.stale = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2925,6 +2952,7 @@ export const ListKeyspacesRequest: MessageFns<ListKeyspacesRequest> = {
     message.limit = object.limit ?? 0;
     message.cursor = object.cursor ?? "";
     message.stats = object.stats ?? false;
+    message.stale = object.stale ?? false;
     return message;
   },
 };

@@ -48,6 +48,8 @@ export interface ListLimitersRequest {
   cursor: string;
   /** of their names */
   prefix: string;
+  /** as the node that answers has it, without asking a majority */
+  stale: boolean;
 }
 
 export interface ListLimitersResponse {
@@ -59,6 +61,8 @@ export interface ListLimitersResponse {
 
 export interface GetLimiterRequest {
   name: string;
+  /** as the node that answers has it, without asking a majority */
+  stale: boolean;
 }
 
 export interface GetLimiterResponse {
@@ -382,7 +386,7 @@ export const LimiterHolder: MessageFns<LimiterHolder> = {
 };
 
 function createBaseListLimitersRequest(): ListLimitersRequest {
-  return { limit: 0, cursor: "", prefix: "" };
+  return { limit: 0, cursor: "", prefix: "", stale: false };
 }
 
 export const ListLimitersRequest: MessageFns<ListLimitersRequest> = {
@@ -395,6 +399,9 @@ export const ListLimitersRequest: MessageFns<ListLimitersRequest> = {
     }
     if (message.prefix !== "") {
       writer.uint32(26).string(message.prefix);
+    }
+    if (message.stale !== false) {
+      writer.uint32(32).bool(message.stale);
     }
     return writer;
   },
@@ -436,6 +443,14 @@ export const ListLimitersRequest: MessageFns<ListLimitersRequest> = {
             message.prefix = reader.string();
             continue;
           }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.stale = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -456,6 +471,7 @@ export const ListLimitersRequest: MessageFns<ListLimitersRequest> = {
     message.limit = object.limit ?? 0;
     message.cursor = object.cursor ?? "";
     message.prefix = object.prefix ?? "";
+    message.stale = object.stale ?? false;
     return message;
   },
 };
@@ -540,13 +556,16 @@ export const ListLimitersResponse: MessageFns<ListLimitersResponse> = {
 };
 
 function createBaseGetLimiterRequest(): GetLimiterRequest {
-  return { name: "" };
+  return { name: "", stale: false };
 }
 
 export const GetLimiterRequest: MessageFns<GetLimiterRequest> = {
   encode(message: GetLimiterRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     if (message.name !== "") {
       writer.uint32(10).string(message.name);
+    }
+    if (message.stale !== false) {
+      writer.uint32(16).bool(message.stale);
     }
     return writer;
   },
@@ -572,6 +591,14 @@ export const GetLimiterRequest: MessageFns<GetLimiterRequest> = {
             message.name = reader.string();
             continue;
           }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.stale = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -590,6 +617,7 @@ export const GetLimiterRequest: MessageFns<GetLimiterRequest> = {
   fromPartial(object: DeepPartial<GetLimiterRequest>): GetLimiterRequest {
     const message = createBaseGetLimiterRequest();
     message.name = object.name ?? "";
+    message.stale = object.stale ?? false;
     return message;
   },
 };

@@ -348,6 +348,8 @@ export interface LogsRequest {
   attempt: number;
   after: bigint;
   limit: number;
+  /** as the node that answers has it, without asking a majority */
+  stale: boolean;
 }
 
 export interface LogLine {
@@ -536,6 +538,8 @@ export interface GetResponse {
 
 export interface ListAttemptsRequest {
   id: string;
+  /** as the node that answers has it, without asking a majority */
+  stale: boolean;
 }
 
 export interface ListAttemptsResponse {
@@ -585,6 +589,8 @@ export interface ListRequest {
   head: number;
   /** id of the batch that they were added to, which is in one partition */
   batch: string;
+  /** as the node that answers has it, without asking a majority */
+  stale: boolean;
 }
 
 export interface ListResponse {
@@ -619,6 +625,8 @@ export interface BatchGetResponse {
 
 export interface EffectsRequest {
   id: string;
+  /** as the node that answers has it, without asking a majority */
+  stale: boolean;
 }
 
 export interface EffectsResponse {
@@ -1470,6 +1478,8 @@ export interface ListKeysRequest {
   /** 1 to 1,000; default 100 */
   limit: number;
   cursor: string;
+  /** as the node that answers has it, without asking a majority */
+  stale: boolean;
 }
 
 export interface ListKeysResponse {
@@ -1589,6 +1599,8 @@ export interface ListQueuesRequest {
   sort: string;
   /** paused, stuck, dead; empty: all */
   only: string;
+  /** as the node that answers has it, without asking a majority */
+  stale: boolean;
 }
 
 export interface ListQueuesResponse {
@@ -1600,6 +1612,8 @@ export interface ListQueuesResponse {
 
 export interface GetQueueRequest {
   queue: string;
+  /** as the node that answers has it, without asking a majority */
+  stale: boolean;
 }
 
 export interface GetQueueResponse {
@@ -1635,6 +1649,8 @@ export interface DeleteQueueResponse {
 
 export interface QueueStatsRequest {
   queue: string;
+  /** as the node that answers has it, without asking a majority */
+  stale: boolean;
 }
 
 /** QueueStats are counters: created = blocked + scheduled + ready + running + ended and kept + purged. */
@@ -1768,6 +1784,8 @@ export interface PartitionInfo {
 }
 
 export interface GetNamespaceRequest {
+  /** as the node that answers has it, without asking a majority */
+  stale: boolean;
 }
 
 export interface GetNamespaceResponse {
@@ -3893,7 +3911,7 @@ export const ReportResponse: MessageFns<ReportResponse> = {
 };
 
 function createBaseLogsRequest(): LogsRequest {
-  return { id: "", attempt: 0, after: 0n, limit: 0 };
+  return { id: "", attempt: 0, after: 0n, limit: 0, stale: false };
 }
 
 export const LogsRequest: MessageFns<LogsRequest> = {
@@ -3912,6 +3930,9 @@ export const LogsRequest: MessageFns<LogsRequest> = {
     }
     if (message.limit !== 0) {
       writer.uint32(32).uint32(message.limit);
+    }
+    if (message.stale !== false) {
+      writer.uint32(40).bool(message.stale);
     }
     return writer;
   },
@@ -3961,6 +3982,14 @@ export const LogsRequest: MessageFns<LogsRequest> = {
             message.limit = reader.uint32();
             continue;
           }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.stale = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -3982,6 +4011,7 @@ export const LogsRequest: MessageFns<LogsRequest> = {
     message.attempt = object.attempt ?? 0;
     message.after = (object.after !== undefined && object.after !== null) ? BigInt(object.after) : 0n;
     message.limit = object.limit ?? 0;
+    message.stale = object.stale ?? false;
     return message;
   },
 };
@@ -5710,13 +5740,16 @@ export const GetResponse: MessageFns<GetResponse> = {
 };
 
 function createBaseListAttemptsRequest(): ListAttemptsRequest {
-  return { id: "" };
+  return { id: "", stale: false };
 }
 
 export const ListAttemptsRequest: MessageFns<ListAttemptsRequest> = {
   encode(message: ListAttemptsRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     if (message.id !== "") {
       writer.uint32(10).string(message.id);
+    }
+    if (message.stale !== false) {
+      writer.uint32(16).bool(message.stale);
     }
     return writer;
   },
@@ -5742,6 +5775,14 @@ export const ListAttemptsRequest: MessageFns<ListAttemptsRequest> = {
             message.id = reader.string();
             continue;
           }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.stale = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -5760,6 +5801,7 @@ export const ListAttemptsRequest: MessageFns<ListAttemptsRequest> = {
   fromPartial(object: DeepPartial<ListAttemptsRequest>): ListAttemptsRequest {
     const message = createBaseListAttemptsRequest();
     message.id = object.id ?? "";
+    message.stale = object.stale ?? false;
     return message;
   },
 };
@@ -5859,6 +5901,7 @@ function createBaseListRequest(): ListRequest {
     fingerprint: "",
     head: 0,
     batch: "",
+    stale: false,
   };
 }
 
@@ -5905,6 +5948,9 @@ export const ListRequest: MessageFns<ListRequest> = {
     }
     if (message.batch !== "") {
       writer.uint32(114).string(message.batch);
+    }
+    if (message.stale !== false) {
+      writer.uint32(120).bool(message.stale);
     }
     return writer;
   },
@@ -6034,6 +6080,14 @@ export const ListRequest: MessageFns<ListRequest> = {
             message.batch = reader.string();
             continue;
           }
+          case 15: {
+            if (tag !== 120) {
+              break;
+            }
+
+            message.stale = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -6065,6 +6119,7 @@ export const ListRequest: MessageFns<ListRequest> = {
     message.fingerprint = object.fingerprint ?? "";
     message.head = object.head ?? 0;
     message.batch = object.batch ?? "";
+    message.stale = object.stale ?? false;
     return message;
   },
 };
@@ -6309,13 +6364,16 @@ export const BatchGetResponse: MessageFns<BatchGetResponse> = {
 };
 
 function createBaseEffectsRequest(): EffectsRequest {
-  return { id: "" };
+  return { id: "", stale: false };
 }
 
 export const EffectsRequest: MessageFns<EffectsRequest> = {
   encode(message: EffectsRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     if (message.id !== "") {
       writer.uint32(10).string(message.id);
+    }
+    if (message.stale !== false) {
+      writer.uint32(16).bool(message.stale);
     }
     return writer;
   },
@@ -6341,6 +6399,14 @@ export const EffectsRequest: MessageFns<EffectsRequest> = {
             message.id = reader.string();
             continue;
           }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.stale = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -6359,6 +6425,7 @@ export const EffectsRequest: MessageFns<EffectsRequest> = {
   fromPartial(object: DeepPartial<EffectsRequest>): EffectsRequest {
     const message = createBaseEffectsRequest();
     message.id = object.id ?? "";
+    message.stale = object.stale ?? false;
     return message;
   },
 };
@@ -13556,7 +13623,7 @@ export const QueueUse: MessageFns<QueueUse> = {
 };
 
 function createBaseListKeysRequest(): ListKeysRequest {
-  return { queue: "", sort: "", prefix: "", limit: 0, cursor: "" };
+  return { queue: "", sort: "", prefix: "", limit: 0, cursor: "", stale: false };
 }
 
 export const ListKeysRequest: MessageFns<ListKeysRequest> = {
@@ -13575,6 +13642,9 @@ export const ListKeysRequest: MessageFns<ListKeysRequest> = {
     }
     if (message.cursor !== "") {
       writer.uint32(42).string(message.cursor);
+    }
+    if (message.stale !== false) {
+      writer.uint32(48).bool(message.stale);
     }
     return writer;
   },
@@ -13632,6 +13702,14 @@ export const ListKeysRequest: MessageFns<ListKeysRequest> = {
             message.cursor = reader.string();
             continue;
           }
+          case 6: {
+            if (tag !== 48) {
+              break;
+            }
+
+            message.stale = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -13654,6 +13732,7 @@ export const ListKeysRequest: MessageFns<ListKeysRequest> = {
     message.prefix = object.prefix ?? "";
     message.limit = object.limit ?? 0;
     message.cursor = object.cursor ?? "";
+    message.stale = object.stale ?? false;
     return message;
   },
 };
@@ -14690,7 +14769,7 @@ export const ResumeQueueResponse: MessageFns<ResumeQueueResponse> = {
 };
 
 function createBaseListQueuesRequest(): ListQueuesRequest {
-  return { limit: 0, cursor: "", prefix: "", sort: "", only: "" };
+  return { limit: 0, cursor: "", prefix: "", sort: "", only: "", stale: false };
 }
 
 export const ListQueuesRequest: MessageFns<ListQueuesRequest> = {
@@ -14709,6 +14788,9 @@ export const ListQueuesRequest: MessageFns<ListQueuesRequest> = {
     }
     if (message.only !== "") {
       writer.uint32(42).string(message.only);
+    }
+    if (message.stale !== false) {
+      writer.uint32(48).bool(message.stale);
     }
     return writer;
   },
@@ -14766,6 +14848,14 @@ export const ListQueuesRequest: MessageFns<ListQueuesRequest> = {
             message.only = reader.string();
             continue;
           }
+          case 6: {
+            if (tag !== 48) {
+              break;
+            }
+
+            message.stale = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -14788,6 +14878,7 @@ export const ListQueuesRequest: MessageFns<ListQueuesRequest> = {
     message.prefix = object.prefix ?? "";
     message.sort = object.sort ?? "";
     message.only = object.only ?? "";
+    message.stale = object.stale ?? false;
     return message;
   },
 };
@@ -14872,13 +14963,16 @@ export const ListQueuesResponse: MessageFns<ListQueuesResponse> = {
 };
 
 function createBaseGetQueueRequest(): GetQueueRequest {
-  return { queue: "" };
+  return { queue: "", stale: false };
 }
 
 export const GetQueueRequest: MessageFns<GetQueueRequest> = {
   encode(message: GetQueueRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     if (message.queue !== "") {
       writer.uint32(10).string(message.queue);
+    }
+    if (message.stale !== false) {
+      writer.uint32(16).bool(message.stale);
     }
     return writer;
   },
@@ -14904,6 +14998,14 @@ export const GetQueueRequest: MessageFns<GetQueueRequest> = {
             message.queue = reader.string();
             continue;
           }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.stale = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -14922,6 +15024,7 @@ export const GetQueueRequest: MessageFns<GetQueueRequest> = {
   fromPartial(object: DeepPartial<GetQueueRequest>): GetQueueRequest {
     const message = createBaseGetQueueRequest();
     message.queue = object.queue ?? "";
+    message.stale = object.stale ?? false;
     return message;
   },
 };
@@ -15291,13 +15394,16 @@ export const DeleteQueueResponse: MessageFns<DeleteQueueResponse> = {
 };
 
 function createBaseQueueStatsRequest(): QueueStatsRequest {
-  return { queue: "" };
+  return { queue: "", stale: false };
 }
 
 export const QueueStatsRequest: MessageFns<QueueStatsRequest> = {
   encode(message: QueueStatsRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     if (message.queue !== "") {
       writer.uint32(10).string(message.queue);
+    }
+    if (message.stale !== false) {
+      writer.uint32(16).bool(message.stale);
     }
     return writer;
   },
@@ -15323,6 +15429,14 @@ export const QueueStatsRequest: MessageFns<QueueStatsRequest> = {
             message.queue = reader.string();
             continue;
           }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.stale = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -15341,6 +15455,7 @@ export const QueueStatsRequest: MessageFns<QueueStatsRequest> = {
   fromPartial(object: DeepPartial<QueueStatsRequest>): QueueStatsRequest {
     const message = createBaseQueueStatsRequest();
     message.queue = object.queue ?? "";
+    message.stale = object.stale ?? false;
     return message;
   },
 };
@@ -16536,11 +16651,14 @@ export const PartitionInfo: MessageFns<PartitionInfo> = {
 };
 
 function createBaseGetNamespaceRequest(): GetNamespaceRequest {
-  return {};
+  return { stale: false };
 }
 
 export const GetNamespaceRequest: MessageFns<GetNamespaceRequest> = {
-  encode(_: GetNamespaceRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+  encode(message: GetNamespaceRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.stale !== false) {
+      writer.uint32(8).bool(message.stale);
+    }
     return writer;
   },
 
@@ -16557,6 +16675,14 @@ export const GetNamespaceRequest: MessageFns<GetNamespaceRequest> = {
       while (reader.pos < end) {
         const tag = reader.uint32();
         switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.stale = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -16572,8 +16698,9 @@ export const GetNamespaceRequest: MessageFns<GetNamespaceRequest> = {
   create(base?: DeepPartial<GetNamespaceRequest>): GetNamespaceRequest {
     return GetNamespaceRequest.fromPartial(base ?? {});
   },
-  fromPartial(_: DeepPartial<GetNamespaceRequest>): GetNamespaceRequest {
+  fromPartial(object: DeepPartial<GetNamespaceRequest>): GetNamespaceRequest {
     const message = createBaseGetNamespaceRequest();
+    message.stale = object.stale ?? false;
     return message;
   },
 };
