@@ -27,19 +27,25 @@ import (
 type installing struct {
 	// What is installed; its files are there and verified.
 	fetch *fetch
-	// The restart of the log; nil: Raft has yet to hand it out.
+	// The restart of the log; nil: Raft has not handed it out.
 	append *appendWait
 }
 
 // restore takes in a snapshot that is whole.
 func (s *shard) restore(f *fetch) error {
-	accepted, err := s.loop.core.Restore(f.offer)
-	if err != nil || !accepted {
-		s.n.o.Logger.Info("snapshot is not needed any more", "shard", s.id, "index", f.snap.Index, "error", err)
-		s.n.cleanUp(f.dir)
-		return nil
+	in := &installing{fetch: f}
+	s.snap.installing = in
+	out, err := s.loop.core.Restore(f.offer)
+	if err == nil {
+		if err := s.handOut(out); err != nil {
+			return err
+		}
 	}
-	s.snap.installing = &installing{fetch: f}
+	if in.append == nil {
+		s.n.o.Logger.Info("snapshot is not needed any more", "shard", s.id, "index", f.snap.Index, "error", err)
+		s.snap.installing = nil
+		s.n.cleanUp(f.dir)
+	}
 	return nil
 }
 

@@ -356,6 +356,8 @@ func (k *Core) append(m *pb.Message) *Append {
 	a := &Append{responses: m.GetResponses()}
 	if snap := m.GetSnapshot().GetMetadata(); snap.GetIndex() > 0 {
 		a.snapshot, k.last = snap, snap.GetIndex()
+		k.conf = confOf(snap.GetConfState(), snap.GetIndex())
+		k.st.conf = k.conf
 	}
 	if m.Term != nil || m.Vote != nil || m.Commit != nil {
 		k.hard = &pb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}

@@ -42,22 +42,14 @@ func (k *Core) holdOffer(m *pb.Message) bool {
 	return true
 }
 
-// Restore takes in an offer whose state is at hand. It reports whether the next Append holds the snapshot; otherwise the
-// replica no longer needs it, or its sender is no longer believed.
-func (k *Core) Restore(o *Offer) (accepted bool, err error) {
-	before := k.rn.BasicStatus().GetCommit()
-	term, err := k.st.Term(o.Index)
-	has := err == nil && term == o.Term // the log leads there by itself, and only goes on from what is committed
+// Restore takes in an offer whose state is at hand, and returns what follows, as Take does: its Append has the snapshot, unless the
+// replica no longer needs it, or its sender is no longer believed. Only the Raft library knows that: the log of this replica may lead there
+// by entries that are not durable yet.
+func (k *Core) Restore(o *Offer) (Output, error) {
 	if err := k.rn.Step(o.msg); err != nil {
-		return false, fmt.Errorf("step offer of a snapshot: %w", err)
+		return Output{}, fmt.Errorf("step offer of a snapshot: %w", err)
 	}
-	after := k.rn.BasicStatus().GetCommit()
-	accepted = before < o.Index && after == o.Index && !has
-	if accepted {
-		k.conf = confOf(o.msg.GetSnapshot().GetMetadata().GetConfState(), o.Index)
-		k.st.conf = k.conf
-	}
-	return accepted, nil
+	return k.Take()
 }
 
 // SnapshotWanted reports whether a follower has been found, since it was last called, to need a snapshot that is not kept.
