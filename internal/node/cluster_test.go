@@ -236,6 +236,9 @@ func (c *cluster) settled(shard int) {
 	c.until(within(c.t, 20*time.Second), "replicas do not catch up", func() bool {
 		hashes, indexes := make(map[uint64]bool), make(map[uint64]bool)
 		for _, r := range c.rigs {
+			if clock, ok := r.node.o.Clock.(*stopClock); ok {
+				clock.pass(newsWait) // followers are told after that what is committed
+			}
 			index, hash := r.node.shards[shard].store.Applied()
 			hashes[hash], indexes[index] = true, true
 		}

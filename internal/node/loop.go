@@ -31,6 +31,8 @@ type loopState struct {
 	// waiting holds the appends that were handed to the log, in order; unsent those of them that the log has not taken.
 	waiting []*appendWait
 	unsent  []*appendWait
+	// tellAt is the boot time at which followers are told how far entries are committed, where no entry told them; 0: they know.
+	tellAt time.Duration
 	// inLog is how many entries were proposed whose append is not durable.
 	inLog int
 	// seq is the sequence number of the last entry that this replica proposed in this run of the node.
@@ -171,6 +173,9 @@ func (s *shard) sleep() time.Duration {
 	if retry, waits := s.rounds.due(); waits {
 		d = min(d, retry-now)
 	}
+	if s.loop.tellAt > 0 {
+		d = min(d, s.loop.tellAt-now)
+	}
 	if at, wait := s.in.renewalsAt(s.n.o.RenewEvery); wait {
 		d = min(d, at-now)
 	}
@@ -203,6 +208,9 @@ func (s *shard) step() error {
 				s.loop.core.ReadIndex(round)
 			}
 		}
+		if err := s.tellNews(); err != nil {
+			return err
+		}
 		if !s.loop.core.Ready() {
 			return nil
 		}
@@ -214,6 +222,25 @@ func (s *shard) step() error {
 			return err
 		}
 	}
+}
+
+// newsWait is how long the news of a commit waits for the next entry, which tells it too.
+const newsWait = 2 * time.Millisecond
+
+// tellNews tells followers how far entries are committed once that has waited for long enough.
+func (s *shard) tellNews() error {
+	if !s.loop.core.HasNews() {
+		s.loop.tellAt = 0
+		return nil
+	}
+	switch now := s.n.o.Clock.Boot(); {
+	case s.loop.tellAt == 0:
+		s.loop.tellAt = now + newsWait
+	case now >= s.loop.tellAt:
+		s.loop.tellAt = 0
+		return s.loop.core.TellNews()
+	}
+	return nil
 }
 
 // takeIn takes in what others left in the inbox: messages, finished appends and finished applies. Appends are

@@ -28,6 +28,13 @@ func (c *stopClock) Boot() time.Duration {
 
 func (c *stopClock) stop() { c.at.Store(int64(c.SystemClock.Boot())) }
 
+// pass lets a stopped clock go on by a span.
+func (c *stopClock) pass(d time.Duration) {
+	if at := c.at.Load(); at > 0 {
+		c.at.CompareAndSwap(at, at+int64(d))
+	}
+}
+
 // stopped opens a cluster whose ticks have stopped, once it has a leader that has heard of all others since.
 func stopped(t *testing.T, shards int) (*cluster, *rig) {
 	t.Helper()

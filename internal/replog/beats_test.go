@@ -36,13 +36,17 @@ func openTrio(t *testing.T) *trio {
 	return c
 }
 
-// carry delivers until nothing follows.
+// carry delivers until nothing follows, news of commits too.
 func (c *trio) carry() {
 	c.t.Helper()
 	for busy := true; busy; {
 		busy = false
 		for _, id := range slices.Sorted(maps.Keys(c.all)) {
 			r := c.all[id]
+			r.settle()
+			if err := r.core.TellNews(); err != nil {
+				c.t.Fatal(err)
+			}
 			r.settle()
 			out := r.out
 			r.out = nil
@@ -178,43 +182,62 @@ func TestOfACrowdOfHeartbeatsTheLastCounts(t *testing.T) {
 	}
 }
 
-// What is proposed when an entry is committed takes that news along: one message to each of the others, and one answer.
+// commit has 1 propose an entry, or do something else, and carries it until 1 knows that it is committed, and has settled.
+func (c *trio) commit(propose func(*replog.Core) error) {
+	c.t.Helper()
+	lead := c.all[1]
+	if err := propose(lead.core); err != nil {
+		c.t.Fatal(err)
+	}
+	lead.settle()
+	out := lead.out
+	lead.out = nil
+	for _, m := range out {
+		if err := c.all[m.To].core.Step(m.Data); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	for id := uint64(2); id <= 3; id++ {
+		c.all[id].settle()
+		for _, m := range c.all[id].out {
+			if err := lead.core.Step(m.Data); err != nil {
+				c.t.Logf("%d to 1: %v", id, err)
+			}
+		}
+		c.all[id].out = nil
+	}
+	lead.settle()
+}
+
+func proposal(data string) func(*replog.Core) error {
+	return func(k *replog.Core) error { return k.Propose([]byte(data)) }
+}
+
+// What is proposed behind an entry takes the news that it is committed along: one message to each of the others, and one answer.
 func TestNewsOfACommitGoesWithTheEntryBehindIt(t *testing.T) {
 	for _, next := range []bool{false, true} {
 		c := openTrio(t)
 		lead := c.all[1]
-		if err := lead.core.Propose([]byte("a")); err != nil {
-			t.Fatal(err)
+		c.commit(proposal("a"))
+		if len(lead.out) > 0 || !lead.core.HasNews() {
+			t.Errorf("before anything follows %d messages are sent, and there is news: %v", len(lead.out), lead.core.HasNews())
 		}
-		lead.settle()
-		out := lead.out
-		lead.out = nil
-		for _, m := range out {
-			if err := c.all[m.To].core.Step(m.Data); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for id := uint64(2); id <= 3; id++ {
-			c.all[id].settle()
-			for _, m := range c.all[id].out {
-				if err := lead.core.Step(m.Data); err != nil {
-					t.Fatal(err)
-				}
-			}
-			c.all[id].out = nil
-		}
+		var err error
 		if next {
-			if err := lead.core.Propose([]byte("b")); err != nil {
-				t.Fatal(err)
-			}
+			err = lead.core.Propose([]byte("b"))
+		} else {
+			err = lead.core.TellNews()
+		}
+		if err != nil {
+			t.Fatal(err)
 		}
 		lead.settle()
 		sent := map[uint64]int{}
 		for _, m := range lead.out {
 			sent[m.To]++
 		}
-		if sent[2] != 1 || sent[3] != 1 {
-			t.Errorf("with another entry behind it %v: replicas are sent %v messages, want one each", next, sent)
+		if sent[2] != 1 || sent[3] != 1 || lead.core.HasNews() {
+			t.Errorf("with another entry behind it %v: replicas are sent %v messages, want one each; more is left: %v", next, sent, lead.core.HasNews())
 		}
 		c.carry()
 		for id := uint64(2); id <= 3; id++ {
@@ -222,5 +245,39 @@ func TestNewsOfACommitGoesWithTheEntryBehindIt(t *testing.T) {
 				t.Errorf("with another entry behind it %v: replica %d has applied %q", next, id, c.all[id].applied)
 			}
 		}
+	}
+}
+
+// A heartbeat tells of commits too, and is not told of again.
+func TestAHeartbeatTellsTheNewsOfACommit(t *testing.T) {
+	c := openTrio(t)
+	c.commit(proposal("a"))
+	lead := c.all[1]
+	if err := lead.core.Tick(); err != nil {
+		t.Fatal(err)
+	}
+	lead.settle()
+	if lead.core.HasNews() || len(lead.out) != 2 {
+		t.Errorf("after a heartbeat %d messages are sent, and there is news: %v", len(lead.out), lead.core.HasNews())
+	}
+}
+
+// A replica that a change of the configuration removes is told of it while the leader is still there.
+func TestNewsOfAChangeOfTheConfigurationDoesNotWait(t *testing.T) {
+	c := openTrio(t)
+	c.commit(proposal("a"))
+	c.carry()
+	lead := c.all[1]
+	if err := lead.core.Reconfigure(replog.RoleChange{Replica: 3, Role: replog.Absent}); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 { // entries into the joint configuration and out of it
+		c.commit(func(*replog.Core) error { return nil })
+		if lead.core.HasNews() {
+			t.Fatalf("news of a change waits: %+v", lead.core.Conf())
+		}
+	}
+	if conf := lead.core.Conf(); !slices.Equal(conf.Voters, []uint64{1, 2}) {
+		t.Errorf("the configuration is %+v", conf)
 	}
 }

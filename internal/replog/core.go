@@ -141,6 +141,7 @@ type Core struct {
 	// ticks counts the calls of Tick, and sent has what each replica was sent last; see beats.go.
 	ticks uint64
 	sent  map[uint64]sentTo
+	news  news // what followers are told a little later; see news.go
 }
 
 // New starts a replica on what its log holds. A log that ends before what the store has durably applied has lost
@@ -316,6 +317,9 @@ func (k *Core) Take() (Output, error) {
 			}
 			out.Apply = a
 		default:
+			if k.later(m) {
+				continue
+			}
 			if err := k.send(m); err != nil {
 				return out, err
 			}
@@ -396,6 +400,7 @@ func (k *Core) send(m *pb.Message) error {
 		return nil
 	}
 	k.changes.hold(m)
+	k.news.tells(m)
 	data, err := proto.MarshalOptions{}.MarshalAppend(slices.Clip(k.cfg.Head), m) // clipped, so that it is copied
 	if err != nil {
 		return fmt.Errorf("encode peer message: %w", err)

@@ -214,6 +214,11 @@ func (c *cluster) turn() {
 		if c.rnd.IntN(2) == 0 {
 			r.sync()
 		}
+		if c.rnd.IntN(4) == 0 {
+			if err := r.core.TellNews(); err != nil {
+				c.t.Fatal(err)
+			}
+		}
 		for _, m := range r.out {
 			if !c.cut[id] && !c.cut[m.To] && c.rnd.IntN(20) > 0 {
 				c.mail = append(c.mail, mail{m.To, m.Data})

@@ -16,7 +16,8 @@ import (
 
 // changes are the changes of the configuration in a replica's log that it must not report as committed yet.
 type changes struct {
-	at []uint64 // indexes, rising
+	at     []uint64 // indexes, rising
+	newest uint64   // index of the newest change that was appended since the start, committed or not; 0: there was none
 }
 
 // load finds the changes behind what the log says is committed.
@@ -44,7 +45,7 @@ func (c *changes) appended(entries []*pb.Entry) {
 			c.at = c.at[:len(c.at)-1]
 		}
 		if e.GetType() == pb.EntryConfChangeV2 {
-			c.at = append(c.at, e.GetIndex())
+			c.at, c.newest = append(c.at, e.GetIndex()), e.GetIndex()
 		}
 	}
 }
