@@ -186,7 +186,9 @@ export class Batch {
 
 	/** Reads it. */
 	async get(o: CallOptions = {}): Promise<BatchInfo> {
-		return infoOf((await this.#client.engine.call(methods.getBatch, { id: this.id }, o, this.#place)).batch!);
+		return infoOf(
+			(await this.#client.engine.call(methods.getBatch, { id: this.id, stale: false }, o, this.#place)).batch!,
+		);
 	}
 
 	/** Says that it gets no more tasks. It finishes when all of them have ended: at once if that is so by now. */

@@ -175,7 +175,7 @@ export async function countBulk(client: Client, action: BulkAction, o: BulkOptio
 
 /** Lists jobs. */
 export async function bulks(client: Client, o: CallOptions): Promise<BulkInfo[]> {
-	return (await client.engine.call(methods.listBulk, {}, o)).jobs.map(infoOf);
+	return (await client.engine.call(methods.listBulk, { stale: false }, o)).jobs.map(infoOf);
 }
 
 /** A bulk job, by its id. One that is not there, or ended more than a day ago, is NOT_FOUND. */
@@ -191,7 +191,7 @@ export class Bulk {
 
 	/** Reads how far it is. */
 	async get(o: CallOptions = {}): Promise<BulkInfo> {
-		return infoOf((await this.#client.engine.call(methods.getBulk, { id: this.id }, o)).job!);
+		return infoOf((await this.#client.engine.call(methods.getBulk, { id: this.id, stale: false }, o)).job!);
 	}
 
 	/** Ends it before its end. Returns whether it had ended. What it did stays. */

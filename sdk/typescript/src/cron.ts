@@ -268,7 +268,7 @@ export class Cron {
 
 	/** Reads it. */
 	async get(o: CallOptions = {}): Promise<CronInfo> {
-		return infoOf((await this.#client.engine.call(methods.getCron, { name: this.name }, o)).cron!);
+		return infoOf((await this.#client.engine.call(methods.getCron, { name: this.name, stale: false }, o)).cron!);
 	}
 
 	/** Lets its slots go by until it is resumed. Returns whether it was paused before. */
@@ -289,7 +289,7 @@ export class Cron {
 
 	/** Its last runs, at most 100, the last one first. */
 	async runs(o: CallOptions = {}): Promise<CronRun[]> {
-		return (await this.#client.engine.call(methods.cronRuns, { name: this.name }, o)).runs.map(runOf);
+		return (await this.#client.engine.call(methods.cronRuns, { name: this.name, stale: false }, o)).runs.map(runOf);
 	}
 
 	/** Removes it with the list of its runs. Its tasks stay. */

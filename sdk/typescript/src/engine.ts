@@ -37,7 +37,7 @@ export class Engine {
 		for (const queue of queues) {
 			if (pins.has(queue)) continue;
 			try {
-				const r = await this.call(methods.getQueue, { queue }, o);
+				const r = await this.call(methods.getQueue, { queue, stale: false }, o);
 				pins.set(queue, r.config?.pinned === true);
 			} catch (e) {
 				const { code } = e as MillraceError;

@@ -90,7 +90,7 @@ export class Limiter {
 
 	/** Reads it, with the tasks that hold it. One that is not there is NOT_FOUND. */
 	async get(o: CallOptions = {}): Promise<LimiterInfo> {
-		return infoOf((await this.#client.engine.call(methods.getLimiter, { name: this.name }, o)).limiter!);
+		return infoOf((await this.#client.engine.call(methods.getLimiter, { name: this.name, stale: false }, o)).limiter!);
 	}
 
 	/** Removes it. While a queue names it, or a task that has not ended, it is refused with WRONG_STATE. */

@@ -354,7 +354,7 @@ export class Queue {
 
 	/** Reads the counters. */
 	async stats(o: CallOptions = {}): Promise<QueueStats> {
-		return statsOf((await this.#client.engine.call(methods.queueStats, { queue: this.name }, o)).stats!);
+		return statsOf((await this.#client.engine.call(methods.queueStats, { queue: this.name, stale: false }, o)).stats!);
 	}
 
 	/** Reads what rules the queue. */
@@ -363,7 +363,7 @@ export class Queue {
 	}
 
 	async #config(o: CallOptions): Promise<WireConfig> {
-		return (await this.#client.engine.call(methods.getQueue, { queue: this.name }, o)).config!;
+		return (await this.#client.engine.call(methods.getQueue, { queue: this.name, stale: false }, o)).config!;
 	}
 
 	/** Replaces what rules the queue, or makes it. Returns the version. What is not named has its default. */

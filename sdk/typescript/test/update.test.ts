@@ -102,12 +102,12 @@ it("over REST", async () => {
 	// Each way refuses what came by the other one.
 	const refused = { code: "INVALID_ARGUMENT", field: "config" };
 	const sets = asked.length;
-	const byRest = (await c.raw(methods.getQueue, { queue: "q" })).config;
+	const byRest = (await c.raw(methods.getQueue, { queue: "q", stale: false })).config;
 	const fake = await Fake.start();
 	closers.push(() => fake.close());
 	fake.calls["QueueService/Get"] = () => field(1, more);
 	const other = fake.client({ transport: "stream" });
-	const byGrpc = (await other.raw(methods.getQueue, { queue: "q" })).config;
+	const byGrpc = (await other.raw(methods.getQueue, { queue: "q", stale: false })).config;
 	await expect(other.raw(methods.setQueue, { queue: "q", config: byRest, ifVersion: 8n })).rejects.toMatchObject(
 		refused,
 	);
