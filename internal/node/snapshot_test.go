@@ -50,18 +50,22 @@ func (c *cluster) outrun(stop bool) (away uint64, tasks int) {
 	return away, tasks
 }
 
-// same compares all that is stored of a shard on all nodes.
+// same compares all that is stored of a shard on all nodes, as of one entry.
 func (c *cluster) same() {
 	c.t.Helper()
-	c.settled(0)
-	contents := map[uint64]uint64{}
-	for id, r := range c.rigs {
-		_, content, _, err := r.node.shards[0].store.ScanHash()
-		if err != nil {
-			c.t.Fatal(err)
+	var contents map[uint64]uint64
+	c.until(within(c.t, 20*time.Second), "no entry is the last one of all nodes", func() bool {
+		contents = map[uint64]uint64{}
+		indexes := map[uint64]bool{}
+		for id, r := range c.rigs {
+			index, content, _, err := r.node.shards[0].store.ScanHash()
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			contents[content], indexes[index] = id, true
 		}
-		contents[content] = id
-	}
+		return len(indexes) == 1
+	})
 	if len(contents) != 1 {
 		c.t.Errorf("what the nodes have stored differs: %v", contents)
 	}
