@@ -122,7 +122,7 @@ func TestWhatABatchedRunCosts(t *testing.T) {
 }
 
 // TestSettlesReadNothingFromTheDatabase counts the blocks that the database is asked for, with all that is held written
-// out. A settle that is repeated must look, which shows that looking would be seen.
+// out. Completions ask for none. A settle that is repeated must look, which shows that looking would be seen.
 func TestSettlesReadNothingFromTheDatabase(t *testing.T) {
 	if errs.Invariants {
 		t.Skip("with invariants the store looks for every key that is inserted")
@@ -145,7 +145,14 @@ func TestSettlesReadNothingFromTheDatabase(t *testing.T) {
 	l.restart()
 	again := settle()
 	t.Logf("%d settles ask for %d blocks, their repetition for %d", total, first, again)
-	if first > total/100 { // a few for what an entry reads once, such as a row of a timer index
+	// One that fails reads what it was created with, once: its error is grouped by its kind, which a restart leaves on the disk.
+	fails := uint64(0)
+	for i := range total {
+		if endState(i) == core.Dead {
+			fails++
+		}
+	}
+	if first > fails+total/20 { // a few for what an entry reads once, such as a row of a timer index
 		t.Errorf("%d settles ask the database for %d blocks", total, first)
 	}
 	if again < total {
