@@ -2,10 +2,10 @@
 # Checks the messages of commits: "package: imperative" of at most 72 characters, then an empty line and a body that says why.
 # Commits of documents or results alone need no body.
 #
-#   scripts/commits.sh [range]   by default all after the commit that this check came with
+#   scripts/commits.sh [range]   by default all after the last one that is not held to this
 set -euo pipefail
 cd "$(dirname "$0")/.."
-first=acab5e7567fed02c4da8dddd2e3476649db873f7
+first=309ee3687440321560574b741149a5da18f20c2a
 if ! git rev-parse -q --verify "$first^{commit}" >/dev/null 2>&1 && [ -z "${1:-}" ]; then
 	echo "commits: not a clone with the history, so no message was checked" >&2
 	exit 0
