@@ -21,9 +21,14 @@ const (
 	batchShareBytes = 64 * kib
 )
 
+// readOptions are how fresh a read must be.
+func readOptions(minIndex uint64, stale bool) core.ReadOptions {
+	return core.ReadOptions{MinIndex: minIndex, Stale: stale}
+}
+
 // Freshness reads how fresh a read must be; min is of one partition.
 func (t *Translator) Freshness(min uint64, stale bool, max *durationpb.Duration) (core.ReadOptions, core.Fact) {
-	o := core.ReadOptions{MinIndex: min, Stale: stale}
+	o := readOptions(min, stale)
 	var fact core.Fact
 	if o.MaxStale, fact = Millis("max_staleness", max, PositiveSpan(t.l)); fact != nil {
 		return o, fact

@@ -87,7 +87,7 @@ func (rs *RefService) CreateRepo(ctx context.Context, in *pb.CreateRepoRequest) 
 	}
 	at := AtOf(made, p.At)
 	// As it is after the entry, which this node has or waits for.
-	info, _, err := rs.refs.Repo(ctx, c.t.part, op.Name, core.ReadOptions{MinIndex: at.Index, Stale: true})
+	info, _, err := rs.refs.Repo(ctx, c.t.part, op.Name, readOptions(at.Index, true))
 	if err != nil {
 		return nil, err
 	}
@@ -107,11 +107,6 @@ func randomID(field string, id []byte) (core.RequestID, core.Fact) {
 		return core.RequestID{}, edge.Invalid(field, "must be 16 random bytes")
 	}
 	return core.RequestID(id), nil
-}
-
-// readOptions are how fresh a read must be.
-func readOptions(minIndex uint64, stale bool) core.ReadOptions {
-	return core.ReadOptions{MinIndex: minIndex, Stale: stale}
 }
 
 // GetRepo reads a repository.

@@ -644,7 +644,7 @@ func (ss *SearchService) GetPoints(ctx context.Context, in *pb.GetPointsRequest)
 		return nil, err
 	}
 	// One index for all partitions: ofSome has each wait for no more than it has.
-	o := core.ReadOptions{MinIndex: in.GetMinIndex(), Stale: in.GetStale()}
+	o := readOptions(in.GetMinIndex(), in.GetStale())
 	if err := c.ofSome(ctx, &o); err != nil {
 		return nil, err
 	}

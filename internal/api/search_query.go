@@ -595,7 +595,7 @@ func (ss *SearchService) CountPoints(ctx context.Context, in *pb.CountPointsRequ
 		return nil, err
 	}
 	q := &core.SearchQuery{
-		Collection: in.GetCollection(), Read: core.ReadOptions{MinIndex: in.GetMinIndex(), Stale: in.GetStale()},
+		Collection: in.GetCollection(), Read: readOptions(in.GetMinIndex(), in.GetStale()),
 	}
 	var fact core.Fact
 	if q.Gate, fact = c.t.gate(in.GetGate()); fact != nil {

@@ -328,7 +328,7 @@ func (c *call) ofSome(ctx context.Context, o *core.ReadOptions) error {
 	o.Elsewhere = true
 	var refused error
 	for i := range c.t.parts {
-		_, _, err := c.s.node.spaces.NamespaceConfig(ctx, c.t.in(i), core.ReadOptions{MinIndex: o.MinIndex, Stale: true})
+		_, _, err := c.s.node.spaces.NamespaceConfig(ctx, c.t.in(i), readOptions(o.MinIndex, true))
 		// One partition has it: the others wait for no more than they have.
 		if !isUnknownIndex(err) {
 			return err

@@ -51,7 +51,7 @@ func (ts *TaskService) readUpTo(ctx context.Context, in *pb.GetRequest, most cor
 	if err := c.goTo(ctx, id); err != nil {
 		return task, size, at, sameTask(err, in.GetId())
 	}
-	o := core.ReadOptions{MinIndex: in.GetMinIndex(), Stale: in.GetStale()}
+	o := readOptions(in.GetMinIndex(), in.GetStale())
 	task, size, at, err = ts.tasks.TaskUpTo(ctx, c.t.part, id, most, o)
 	return task, size, at, sameTask(err, in.GetId())
 }

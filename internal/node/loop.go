@@ -265,7 +265,7 @@ func (s *shard) takeIn() error {
 		if err := s.loop.core.AppendDone(w.a); err != nil {
 			return err
 		}
-		if _, anew := w.a.Snapshot(); anew {
+		if _, restarts := w.a.Snapshot(); restarts {
 			s.restarted()
 		}
 	}
@@ -283,14 +283,14 @@ func (s *shard) handOut(out replog.Output) error {
 	s.send(out.Messages)
 	s.rounds.end(out.Reads)
 	if a := out.Append; a != nil {
-		_, anew := a.Snapshot()
-		w := &appendWait{a: a, waits: anew, done: a.Empty()}
+		_, restarts := a.Snapshot()
+		w := &appendWait{a: a, waits: restarts, done: a.Empty()}
 		if w.done {
 			s.poke()
 		}
 		s.loop.waiting = append(s.loop.waiting, w)
 		s.loop.inLog += a.Len()
-		if anew {
+		if restarts {
 			if err := s.exchange(w); err != nil {
 				return err
 			}

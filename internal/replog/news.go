@@ -49,7 +49,7 @@ func (k *Core) later(m *pb.Message) bool {
 
 // tells notes what a message that is sent tells of commits. What waits and says no more is moot.
 func (n *news) tells(m *pb.Message) {
-	if t := m.GetType(); t != pb.MsgApp && t != pb.MsgHeartbeat || m.GetTerm() != n.term {
+	if !tellsCommit(m) || m.GetTerm() != n.term {
 		return
 	}
 	to, commit := m.GetTo(), m.GetCommit()

@@ -49,7 +49,7 @@ func TestASnapshotThatTheLogLeadsToIsNotNeeded(t *testing.T) {
 			t.Fatal(err)
 		}
 		if out.Append != nil {
-			if index, anew := out.Append.Snapshot(); anew {
+			if index, restarts := out.Append.Snapshot(); restarts {
 				t.Errorf("entries durable %v: the log restarts behind %d", durable, index)
 			}
 		}

@@ -61,7 +61,12 @@ func (c *changes) durable(commit uint64) {
 // hold takes from a leader's message what may not be told yet. The commit index of a later message, of the next heartbeat at
 // the latest, tells it.
 func (c *changes) hold(m *pb.Message) {
-	if t := m.GetType(); (t == pb.MsgApp || t == pb.MsgHeartbeat) && c.due(m.GetCommit()) {
+	if tellsCommit(m) && c.due(m.GetCommit()) {
 		m.Commit = new(c.at[0] - 1)
 	}
+}
+
+// tellsCommit reports whether a message tells a follower how far entries are committed.
+func tellsCommit(m *pb.Message) bool {
+	return m.GetType() == pb.MsgApp || m.GetType() == pb.MsgHeartbeat
 }

@@ -72,15 +72,22 @@ func (w *visitor) oneOfEach() (ids map[string]string) {
 	return ids
 }
 
+// parameter is one of a route in the OpenAPI document, or names one that several routes have.
+type parameter struct {
+	Name string
+	Ref  string `json:"$ref"`
+}
+
+func (p parameter) isConsistency() bool {
+	return p.Name == "consistency" || strings.HasSuffix(p.Ref, "/consistency")
+}
+
 // everyStaleRead sends each read that has the parameter consistency, and looks for what oneOfEach made.
 func (w *visitor) everyStaleRead(ids map[string]string) {
 	w.t.Helper()
 	var doc struct {
 		Paths map[string]map[string]struct {
-			Parameters []struct {
-				Name string
-				Ref  string `json:"$ref"`
-			}
+			Parameters []parameter
 		}
 	}
 	noErr(w.t, json.Unmarshal(w.do("GET", "/v1/openapi.json", "", "", 200), &doc))
@@ -94,13 +101,7 @@ func (w *visitor) everyStaleRead(ids map[string]string) {
 	reads := 0
 	for path, methods := range doc.Paths {
 		get, ok := methods["get"]
-		if !ok || !slices.ContainsFunc(get.Parameters, func(p struct {
-			Name string
-			Ref  string `json:"$ref"`
-		},
-		) bool {
-			return p.Name == "consistency" || strings.HasSuffix(p.Ref, "/consistency")
-		}) {
+		if !ok || !slices.ContainsFunc(get.Parameters, parameter.isConsistency) {
 			continue
 		}
 		reads++
