@@ -198,6 +198,8 @@ func TestAReaderThatTakesNothingIsCut(t *testing.T) {
 		_, _, closed := ses.State()
 		return closed
 	})
+	// The refusal is counted when the stream's handler returns, which is after its session is closed.
+	apitest.Eventually(t, "the refusal is counted", func() bool { return r.s.Stats().Refusals["send_stall_ms"] > 0 })
 	if got := r.s.Stats().Refusals["send_stall_ms"]; got != 1 {
 		t.Errorf("%d counted", got)
 	}
