@@ -75,6 +75,10 @@ test("find, read, mark, retry, redrive and pause by the keyboard alone", { skip,
 	await page.waitForURL(/q=state:dead/);
 	await page.waitForFunction(() => document.querySelectorAll("tbody tr[data-index]").length === 3);
 	await page.evaluate(() => /** @type {HTMLElement} */ (document.activeElement).blur());
+	await page.evaluate(() => {
+		const draw = requestAnimationFrame;
+		window.requestAnimationFrame = (f) => Number(setTimeout(() => draw(f), 500)); // keys come faster than the page is drawn
+	});
 	await press("j", "x", "j", "x");
 	await page.getByText("2 selected").waitFor();
 	await page.locator("#main").focus();

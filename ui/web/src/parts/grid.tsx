@@ -45,6 +45,10 @@ export function Grid<T>(props: GridProps<T>) {
 	const box = useRef<HTMLDivElement>(null);
 	const body = useRef<HTMLTableSectionElement>(null);
 	const [at, setAt] = useState(0);
+	// What keys go by: they may come faster than the page is drawn.
+	const keyed = useRef({ at, focusing: false, marked });
+	keyed.current.at = at;
+	keyed.current.marked = marked;
 	const [open, setOpen] = useState<string>();
 	const markedFrom = useRef<number>(undefined);
 	const height = rowHeights[(document.documentElement.dataset["density"] as keyof typeof rowHeights) ?? "normal"];
@@ -68,19 +72,26 @@ export function Grid<T>(props: GridProps<T>) {
 	const focus = (i: number) => {
 		const to = Math.max(0, Math.min(rows.length - 1, i));
 		setAt(to);
+		keyed.current.at = to;
+		keyed.current.focusing = true;
 		virtual.scrollToIndex(to);
-		requestAnimationFrame(() => body.current?.querySelector<HTMLElement>(`[data-index="${to}"]`)?.focus());
+		requestAnimationFrame(() => {
+			if (keyed.current.at !== to) return;
+			keyed.current.focusing = false;
+			body.current?.querySelector<HTMLElement>(`[data-index="${to}"]`)?.focus();
+		});
 	};
 	const mark = (i: number, range: boolean) => {
 		const row = rows[i];
-		if (!row || !marked || !onMark) return;
-		const next = new Set(marked);
+		if (!row || !keyed.current.marked || !onMark) return;
+		const next = new Set(keyed.current.marked);
 		if (range && markedFrom.current !== undefined) {
 			const [a, b] = [Math.min(i, markedFrom.current), Math.max(i, markedFrom.current)];
 			for (const r of rows.slice(a, b + 1)) next.add(id(r));
 		} else if (next.has(id(row))) next.delete(id(row));
 		else next.add(id(row));
 		markedFrom.current = i;
+		keyed.current.marked = next;
 		onMark(next);
 	};
 	const expand = (row: T) => setOpen((o) => (o === id(row) ? undefined : id(row)));
@@ -103,27 +114,31 @@ export function Grid<T>(props: GridProps<T>) {
 			e.key !== "ArrowUp"
 		)
 			return;
+		const from = keyed.current.at;
 		const to = {
-			ArrowDown: at + 1,
-			ArrowUp: at - 1,
+			ArrowDown: from + 1,
+			ArrowUp: from - 1,
 			Home: 0,
 			End: rows.length - 1,
-			PageDown: at + 20,
-			PageUp: at - 20,
+			PageDown: from + 20,
+			PageUp: from - 20,
 		}[e.key];
 		if (to !== undefined) {
 			e.preventDefault();
 			focus(to);
-		} else if (e.key === "Enter" && act("Enter", at, false)) e.preventDefault();
+		} else if (e.key === "Enter" && act("Enter", from, false)) e.preventDefault();
 	};
 	// Letters work wherever the focus is on the page, as the list is what the page is about.
 	const letters: Record<string, (e: globalThis.KeyboardEvent) => void> = {
-		j: () => focus(body.current?.contains(document.activeElement) ? at + 1 : at),
-		k: () => focus(at - 1),
-		Enter: () => act("Enter", at, false), // right after j, before the row has the focus
+		j: () => {
+			const inRows = keyed.current.focusing || body.current?.contains(document.activeElement);
+			focus(inRows ? keyed.current.at + 1 : keyed.current.at);
+		},
+		k: () => focus(keyed.current.at - 1),
+		Enter: () => act("Enter", keyed.current.at, false), // right after j, before the row has the focus
 	};
 	for (const key of ["o", "x", "X", "e", ...Object.keys(props.keys ?? {})])
-		letters[key] = (e) => act(key, at, e.shiftKey);
+		letters[key] = (e) => act(key, keyed.current.at, e.shiftKey);
 	useKeys(letters);
 
 	const before = shown[0]?.start ?? 0;
