@@ -570,7 +570,7 @@ func readAssign(a *millracev1.Assign, b []byte) bool {
 }
 
 // lastNames are names as they came last: in one frame they mostly repeat, and then share one string.
-type lastNames struct{ queue, kind, contentType string }
+type lastNames struct{ queue, kind, contentType, tag string }
 
 // same sets *name to b, as the string that *last is if it says the same. It reports false for what may not be UTF-8.
 func same(name, last *string, b []byte) bool {
@@ -605,6 +605,11 @@ func readAssignment(t *millracev1.Assignment, ids *idText, names *lastNames, b [
 				ok = true
 			case 7:
 				ok = same(&t.ContentType, &names.contentType, f.b)
+			case 16:
+				t.Checkpoint = append([]byte{}, f.b...) // as the payload
+				ok = true
+			case 18:
+				ok = same(&t.Tag, &names.tag, f.b)
 			}
 			if !ok {
 				return false
@@ -630,6 +635,10 @@ func readAssignment(t *millracev1.Assignment, ids *idText, names *lastNames, b [
 			t.Crashes = uint32(f.n)
 		case 15:
 			t.CreatedMs = int64(f.n)
+		case 17:
+			t.MaxRunMs = f.n
+		case 19:
+			t.ReadyMs = int64(f.n)
 		default:
 			return false
 		}

@@ -156,6 +156,8 @@ func wireServerFrame(r *rand.Rand) *millracev1.ServerFrame {
 				x.Id = "short"
 			case 3:
 				x.Id = ""
+			case 4, 5:
+				x.Tag, x.MaxRunMs, x.ReadyMs, x.Checkpoint = "t", r.Uint64(), r.Int64(), wireBytes(r, 30)
 			}
 			a.Tasks = append(a.Tasks, x)
 		}
@@ -182,6 +184,24 @@ func wireServerFrame(r *rand.Rand) *millracev1.ServerFrame {
 		a.Settled = append(a.Settled, &millracev1.SettleResult{Effects: []*millracev1.OpResult{{}}, FailedInstead: true})
 	}
 	return &millracev1.ServerFrame{Frame: &millracev1.ServerFrame_Ack{Ack: a}}
+}
+
+// A frame with one such task would be read twice, all of it: tasks that waited for others, or are tried again, are common.
+func TestTasksThatWaitedAreReadByHand(t *testing.T) {
+	for name, task := range map[string]*millracev1.Assignment{
+		"it was not ready at first": {ReadyMs: 1}, "its attempts have an end": {MaxRunMs: 1},
+		"it has a tag": {Tag: "t"}, "it was tried": {Checkpoint: []byte("half"), Failures: 1},
+	} {
+		task.Id = wireID(rand.New(rand.NewPCG(1, 2)))
+		b, err := proto.Marshal(&millracev1.ServerFrame{Frame: &millracev1.ServerFrame_Assign{Assign: &millracev1.Assign{Tasks: []*millracev1.Assignment{task}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := new(millracev1.ServerFrame)
+		if !readServerFrame(got, b) || !proto.Equal(got.GetAssign().GetTasks()[0], task) {
+			t.Errorf("%s: read %v", name, got)
+		}
+	}
 }
 
 // TestFramesAreReadAsTheGeneratedCodeReadsThem damages every second frame: what the hand-written code takes, the
