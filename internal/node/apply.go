@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/errs"
@@ -12,7 +13,7 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// applierState is what the applier of a shard writes. Nothing else does, once the shard is made.
+// applierState is what the applier of a shard writes, or the loop while the applier does nothing. Nothing else does, once the shard is made.
 type applierState struct {
 	// The state that is derived from the store. install replaces it.
 	machine *commit.Machine
@@ -54,19 +55,73 @@ func (s *shard) applyLoop() {
 		if err != nil {
 			s.n.fail(err)
 			failed = true
+			continue
+		}
+		s.applying.Add(-1)
+	}
+}
+
+// handOver gives work to the applier. Only the loop does.
+func (s *shard) handOver(w applierWork) {
+	s.applying.Add(1)
+	s.applyC <- w
+}
+
+const (
+	// hereBytes bounds the entries of a run that the loop applies itself, in bytes: a change or two.
+	hereBytes = 256
+	// hereMost is how long a run may take in the loop. Where one took longer, the next slowRuns go to the applier.
+	hereMost = 500 * time.Microsecond
+	slowRuns = 256
+)
+
+// appliesHere reports whether the loop applies a run of entries itself: one that is short, while the applier does nothing, no proposal
+// waits and the store does not. To wake the applier, and it the loop, costs more processor time than a small change; under load both
+// have work at the same time.
+func (s *shard) appliesHere(a *replog.Apply) bool {
+	if s.loop.slow > 0 {
+		s.loop.slow--
+		return false
+	}
+	bytes := 0
+	for _, e := range a.Entries {
+		if bytes += len(e.Data); e.Conf || bytes > hereBytes {
+			return false
 		}
 	}
+	return s.applying.Load() == 0 && !s.view.timers.Load() && s.in.waiting() == 0 && !s.store.Busy()
+}
+
+// applyHere applies a run of entries in the loop, which takes the end of it in by itself.
+func (s *shard) applyHere(a *replog.Apply) error {
+	began := s.n.o.Clock.Boot()
+	if err := s.applyRun(a); err != nil {
+		return err
+	}
+	if s.n.o.Clock.Boot()-began > hereMost {
+		s.loop.slow = slowRuns
+	}
+	s.in.applied(a)
+	return nil
 }
 
 // applyAll applies a run of entries and tells the loop.
 func (s *shard) applyAll(a *replog.Apply) error {
+	if err := s.applyRun(a); err != nil {
+		return err
+	}
+	s.in.applied(a)
+	s.poke()
+	return nil
+}
+
+// applyRun applies a run of entries.
+func (s *shard) applyRun(a *replog.Apply) error {
 	for _, e := range a.Entries {
 		if err := s.applyEntry(e); err != nil {
 			return fmt.Errorf("apply entry %d of shard %d: %w", e.Index, s.id, err)
 		}
 	}
-	s.in.applied(a)
-	s.poke()
 	return nil
 }
 

@@ -59,7 +59,7 @@ func (s *shard) exchange(w *appendWait) error {
 	if s.n.o.Manual {
 		return s.install(in)
 	}
-	s.applyC <- applierWork{install: in}
+	s.handOver(applierWork{install: in})
 	return nil
 }
 

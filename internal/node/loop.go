@@ -59,6 +59,8 @@ type loopState struct {
 	spreadAt time.Duration
 	// When followers are told next how much of the log all have, and its apply hash.
 	report report
+	// slow is how many more runs of entries go to the applier because one took long in the loop.
+	slow int
 
 	// confIndex is the index of the configuration that Raft goes by.
 	confIndex uint64
@@ -306,7 +308,10 @@ func (s *shard) handOut(out replog.Output) error {
 	if s.n.o.Manual {
 		return s.applyAll(out.Apply)
 	}
-	s.applyC <- applierWork{run: out.Apply} // bounded by MaxApplyBytes of what is not done
+	if s.appliesHere(out.Apply) {
+		return s.applyHere(out.Apply)
+	}
+	s.handOver(applierWork{run: out.Apply}) // bounded by MaxApplyBytes of what is not done
 	return nil
 }
 

@@ -53,6 +53,8 @@ type shard struct {
 	wake chan struct{}
 	// What the loop gives to the applier; the loop closes it at its end.
 	applyC chan applierWork
+	// applying is how much of that the applier has not done. It stays above zero after a failure.
+	applying atomic.Int64
 	// Tells of changes of view.applied.
 	advance notifier
 

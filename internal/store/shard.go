@@ -187,6 +187,15 @@ func (sh *Shard) admit() error {
 	}
 }
 
+// Busy reports whether Apply would wait if it were called now: for a reader, or for a layer to be written.
+func (sh *Shard) Busy() bool {
+	if !sh.mu.TryLock() {
+		return true
+	}
+	defer sh.mu.Unlock()
+	return sh.frozen != nil && sh.active.size >= sh.s.limit.Load()
+}
+
 // freeze makes the active layer the frozen one. The caller holds mu, and there is no frozen layer.
 func (sh *Shard) freeze() {
 	sh.frozen, sh.active, sh.spare = sh.active, sh.spare, nil

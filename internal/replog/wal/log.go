@@ -22,7 +22,9 @@ type Log struct {
 	mark mark
 	// seed is where all checksums of records start: the checksum of the mark's salt.
 	seed   uint32
-	writer writer // the writer's own
+	// turns is held by the goroutine that writes: the writer, or with NoSync one that appends. It is taken before all other locks.
+	turns  sync.Mutex
+	writer writer // of the goroutine that holds turns
 	keeper keeper // the keeper's own
 
 	wake     chan struct{} // tells the writer that there is something to do; holds one
@@ -91,6 +93,17 @@ func (l *Log) Append(b Batch) error {
 		return fmt.Errorf("hard state of shard %d has %d bytes: %w", b.Shard, len(b.HardState), ErrTooLarge)
 	}
 	c.size = c.encodedSize()
+	if err := l.pushBatch(b, c); err != nil {
+		return err
+	}
+	if !l.o.NoSync || l.o.Manual || !l.writeHere(c.size) {
+		notify(l.wake)
+	}
+	return nil
+}
+
+// pushBatch queues the change of a batch. The caller wakes the writer.
+func (l *Log) pushBatch(b Batch, c *change) error {
 	l.qmu.Lock()
 	defer l.qmu.Unlock()
 	switch {
@@ -110,15 +123,28 @@ func (l *Log) Append(b Batch) error {
 	return nil
 }
 
+// hereBytes bounds the batches that are written in the goroutine that appends, in bytes.
+const hereBytes = 1 << 10
+
+// writeHere writes what is queued in the goroutine that appends a small batch, where the log does not wait for the disk: the writer need
+// not be woken then. It reports false where the writer has to see to the rest, or is writing.
+func (l *Log) writeHere(size int64) bool {
+	if size > hereBytes || !l.turns.TryLock() {
+		return false
+	}
+	defer l.turns.Unlock()
+	l.turn()
+	return len(l.writer.work) == 0 && l.writer.armed
+}
+
 // Manual reports whether the caller has to call Step for anything to be written.
 func (l *Log) Manual() bool { return l.o.Manual }
 
-// push queues a change. qmu is held.
+// push queues a change. qmu is held. The caller wakes the writer.
 func (l *Log) push(c *change) {
 	c.queued = true
 	l.queue = append(l.queue, c)
 	l.queued += c.size
-	notify(l.wake)
 }
 
 // ResetTo restarts a shard's log after (index, term): all its entries go, and the next one is index+1. A nil hardState
@@ -139,6 +165,7 @@ func (l *Log) ResetTo(s core.ShardID, index, term uint64, hardState []byte, done
 	l.ends[s], l.floors[s] = index, index
 	delete(l.cuts, s) // the cut goes with the entries
 	l.push(c)
+	notify(l.wake)
 	l.qmu.Unlock()
 }
 

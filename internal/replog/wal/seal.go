@@ -13,6 +13,13 @@ func (l *Log) sealDue() bool {
 	return l.fatal == nil && (l.writer.unsealed || len(l.cuts) > 0)
 }
 
+// sealIdle is seal for a log that was idle for as long as a seal waits: others may have written since the writer's timer was set.
+func (l *Log) sealIdle() {
+	if l.o.Clock.Boot()-l.writer.wrote >= l.o.SealAfter {
+		l.seal()
+	}
+}
+
 // seal writes the pending cuts and a seal: a batch of its own, which proves that what went before
 // was synced. Damage before it is then never taken for a torn write. Pending cuts that have no room
 // in the segment go to the next one.

@@ -9,7 +9,7 @@ import (
 	"github.com/millrace/millrace/internal/fault"
 )
 
-// writer is what only the writing goroutine touches.
+// writer is what only the goroutine that holds Log.turns touches.
 type writer struct {
 	// active is the segment that is written to.
 	active *segment
@@ -24,6 +24,8 @@ type writer struct {
 	unsealed bool
 	// wrote is the boot time of the last batch.
 	wrote time.Duration
+	// armed says that the writer's goroutine will look whether a seal is due.
+	armed bool
 	// enc gathers the records of the next batch.
 	enc encoder
 	// in are the changes that are encoded and not yet written, in order.
@@ -47,9 +49,11 @@ const cutReserve = 64*(headerBytes+pairBytes) + headerBytes
 // Step does one turn, with Options.Manual: it takes everything queued, writes and syncs it, and calls Done. It also does
 // what is due besides: a seal, cuts, a spare segment. It reports false when nothing was queued.
 func (l *Log) Step() bool {
+	l.turns.Lock()
+	defer l.turns.Unlock()
 	worked := l.turn()
-	if !worked && l.o.Clock.Boot()-l.writer.wrote >= l.o.SealAfter {
-		l.seal()
+	if !worked {
+		l.sealIdle()
 	}
 	l.tend()
 	return worked
@@ -61,26 +65,42 @@ func (l *Log) run() {
 	timer := l.o.Clock.NewTimer(never)
 	defer timer.Stop()
 	for {
-		if l.turn() {
+		next, again := l.round()
+		if again {
 			continue
 		}
-		switch {
-		case len(l.writer.work) > 0: // it waits for room
-			timer.Reset(retryAfter)
-		case l.sealDue():
-			timer.Reset(l.o.SealAfter)
-		default:
-			timer.Reset(never)
-		}
+		timer.Reset(next)
 		stopped, fired := wait(l.wake, l.stop, timer)
-		if fired {
-			l.seal()
-		}
 		if stopped {
+			l.turns.Lock()
 			l.finish()
+			l.turns.Unlock()
 			return
 		}
+		if fired {
+			l.turns.Lock()
+			l.sealIdle()
+			l.turns.Unlock()
+		}
 	}
+}
+
+// round writes what is queued, and returns for how long the writer may sleep then. again says that it may not.
+func (l *Log) round() (sleep time.Duration, again bool) {
+	l.turns.Lock()
+	defer l.turns.Unlock()
+	w := &l.writer
+	if l.turn() {
+		return 0, true
+	}
+	switch w.armed = true; {
+	case len(w.work) > 0: // it waits for room
+		return retryAfter, false
+	case l.sealDue():
+		return w.wrote + l.o.SealAfter - l.o.Clock.Boot(), false
+	}
+	w.armed = false
+	return never, false
 }
 
 // turn writes everything that is queued. It reports whether it did anything.
