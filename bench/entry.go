@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"sync"
 	"time"
 )
@@ -23,7 +24,8 @@ type EntryUse struct {
 	// User and Kernel are processor time in microseconds.
 	User   float64 `json:"user_us"`
 	Kernel float64 `json:"kernel_us"`
-	// Sleeps counts the times that a thread gave its processor up to wait, and Preempted those that it was taken from one.
+	// Sleeps counts the times that a thread gave its processor up to wait, and Preempted those that it was taken from one. Threads that
+	// ended within the window are left out.
 	Sleeps    float64 `json:"sleeps"`
 	Preempted float64 `json:"preempted"`
 	// Reads and Writes are system calls of files and sockets.
@@ -200,19 +202,33 @@ func (r *Run) fault() error {
 
 // entryCounters are counters of a process, which only grow.
 type entryCounters struct {
-	user, kernel      float64 // seconds
-	sleeps, preempted float64
-	reads, writes     float64
-	allocs, bytes     float64
+	user, kernel  float64 // seconds
+	reads, writes float64
+	allocs, bytes float64
+	// threads are those that live, by id: what one counted goes with it.
+	threads map[string]threadCounters
 }
+
+// threadCounters are counters of a thread.
+type threadCounters struct{ sleeps, preempted float64 }
 
 // over returns what was used since before for each of n entries.
 func (c *entryCounters) over(before *entryCounters, n float64) EntryUse {
-	return EntryUse{
-		User: (c.user - before.user) * 1e6 / n, Kernel: (c.kernel - before.kernel) * 1e6 / n, Sleeps: (c.sleeps - before.sleeps) / n,
-		Preempted: (c.preempted - before.preempted) / n, Reads: (c.reads - before.reads) / n, Writes: (c.writes - before.writes) / n,
+	use := EntryUse{
+		User: (c.user - before.user) * 1e6 / n, Kernel: (c.kernel - before.kernel) * 1e6 / n,
+		Reads: (c.reads - before.reads) / n, Writes: (c.writes - before.writes) / n,
 		Allocs: (c.allocs - before.allocs) / n, Bytes: (c.bytes - before.bytes) / n,
 	}
+	for id, t := range c.threads {
+		was := before.threads[id]
+		if t.sleeps < was.sleeps || t.preempted < was.preempted { // another thread, with the id of one that ended
+			was = threadCounters{}
+		}
+		use.Sleeps += t.sleeps - was.sleeps
+		use.Preempted += t.preempted - was.preempted
+	}
+	use.Sleeps, use.Preempted = use.Sleeps/n, use.Preempted/n
+	return use
 }
 
 // readEntryCounters reads the counters of processes. One without an admin listener is this one.
@@ -252,11 +268,16 @@ func (c *entryCounters) read(dir string) error {
 	if err != nil {
 		return err
 	}
-	for _, t := range threads {
-		err := addFields(filepath.Join(dir, "task", t.Name(), "status"), map[string]*float64{
-			"voluntary_ctxt_switches": &c.sleeps, "nonvoluntary_ctxt_switches": &c.preempted,
+	c.threads = make(map[string]threadCounters, len(threads))
+	for _, thread := range threads {
+		var t threadCounters
+		err := addFields(filepath.Join(dir, "task", thread.Name(), "status"), map[string]*float64{
+			"voluntary_ctxt_switches": &t.sleeps, "nonvoluntary_ctxt_switches": &t.preempted,
 		})
-		if err != nil && !errors.Is(err, os.ErrNotExist) { // a thread may have ended
+		switch {
+		case err == nil:
+			c.threads[thread.Name()] = t
+		case !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ESRCH): // a thread may have ended
 			return err
 		}
 	}

@@ -68,3 +68,16 @@ func TestProcessesOfAnEntryHaveRoles(t *testing.T) {
 		t.Errorf("parts %v", got)
 	}
 }
+
+func TestSwitchesOfThreadsThatEndAreNotTakenOffThoseOfOthers(t *testing.T) {
+	before := entryCounters{threads: map[string]threadCounters{
+		"1": {sleeps: 10, preempted: 5}, "2": {sleeps: 1_000, preempted: 100}, "3": {sleeps: 50, preempted: 50},
+	}}
+	// Thread 2 ended, 3 is another one with its id, and 4 is new.
+	after := entryCounters{threads: map[string]threadCounters{
+		"1": {sleeps: 30, preempted: 6}, "3": {sleeps: 4, preempted: 2}, "4": {sleeps: 6, preempted: 1},
+	}}
+	if u := after.over(&before, 10); u.Sleeps != 3 || u.Preempted != 0.4 {
+		t.Errorf("%v sleeps and %v preempted for each entry, want 3 and 0.4", u.Sleeps, u.Preempted)
+	}
+}

@@ -108,7 +108,7 @@ func dev(o *server.Options, file string) error {
 }
 
 func TestAThrottledDriverIsReportedAsTheWall(t *testing.T) {
-	s := cycle(slow(250 * time.Millisecond)) // a busy machine adds little to that
+	s := cycle(punctual(250 * time.Millisecond))
 	s.Rows[0].NoCeiling = false
 	r := measureAlone(t, s, startFaulty(t, faults{}), func(_ *bench.Config, h *bench.Harness) {
 		h.NullServer = NullServer
@@ -122,13 +122,14 @@ func TestAThrottledDriverIsReportedAsTheWall(t *testing.T) {
 	}
 }
 
-// slow is Queue with pumps that rest before each call.
-func slow(rest time.Duration) bench.Driver {
+// punctual is Queue with pumps that call once in each period, at most: how long a call takes does not matter where it ends within that.
+func punctual(period time.Duration) bench.Driver {
 	return func(ctx context.Context, rig *bench.Rig) error {
 		q := newQueueRun(rig)
 		pump := q.pump()
+		began := time.Now()
 		q.call = func(ctx context.Context, p *bench.Pump) {
-			<-time.After(rest)
+			<-time.After(period - time.Since(began)%period)
 			pump(ctx, p)
 		}
 		return q.run(ctx)
