@@ -2,6 +2,7 @@ import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { RouterProvider } from "@tanstack/react-router";
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
+import { noteReads } from "./api/asked";
 import { ApiError } from "./api/errors";
 import "./app.css";
 import { router } from "./router";
@@ -19,6 +20,7 @@ const queries = new QueryClient({
 		},
 	},
 });
+noteReads(queries.getQueryCache());
 
 function App() {
 	const { session, busy } = useSessionState();

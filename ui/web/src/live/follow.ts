@@ -1,4 +1,5 @@
 import { useEffect, useMemo, useRef } from "react";
+import { askedAt } from "../api/asked";
 import type { Topic } from "./frames";
 import { type Status, useLiveStatus, useTopic } from "./live";
 import { Pacer } from "./pacer";
@@ -71,9 +72,12 @@ export function useLiveList<T>(
 	return rows;
 }
 
-/** isNewer tells whether a topic was told of after something was read. */
+/**
+ * isNewer tells whether a topic was told of after something was asked for. What is told while the answer is on its way may be the newer
+ * of both; where it is not, the stream goes on to tell what the answer said, and not the other way round.
+ */
 function isNewer(topic: Topic | undefined, status: Status, query: { dataUpdatedAt: number }): boolean {
-	return !!topic && status !== "failing" && topic.came >= query.dataUpdatedAt;
+	return !!topic && status !== "failing" && topic.came >= askedAt(query.dataUpdatedAt);
 }
 
 /** useTold is a row of a topic, where it was told after it was read. Without an id it is the one row of its topic. */
