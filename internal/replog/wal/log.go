@@ -21,7 +21,7 @@ type Log struct {
 	// mark is the content of the log's mark.
 	mark mark
 	// seed is where all checksums of records start: the checksum of the mark's salt.
-	seed   uint32
+	seed uint32
 	// turns is held by the goroutine that writes: the writer, or with NoSync one that appends. It is taken before all other locks.
 	turns  sync.Mutex
 	writer writer // of the goroutine that holds turns
