@@ -89,8 +89,14 @@ func (c *compiler) distanceOrder(left, right ast.Expr, op string) (boolFn, bool)
 		if most.isNaN() {
 			return no
 		}
-		if (most.Kind == FloatValue || most.Kind == IntValue) && beyond(from, to.Place, most.number()) {
-			return decide(op == operators.Greater || op == operators.GreaterEquals)
+		if most.Kind == FloatValue || most.Kind == IntValue {
+			over, known := true, true
+			if n := most.number(); !beyond(from, to.Place, n) {
+				over, known = further(from, to.Place, n)
+			}
+			if known {
+				return decide(over == (op == operators.Greater || op == operators.GreaterEquals))
+			}
 		}
 		x := Value{Kind: FloatValue, Float: Kilometres(from, to.Place)}
 		return ordered(&x, most, op)
