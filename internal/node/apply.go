@@ -63,6 +63,7 @@ func (s *shard) applyLoop() {
 
 // handOver gives work to the applier. Only the loop does.
 func (s *shard) handOver(w applierWork) {
+	s.loop.slow = max(s.loop.slow-1, 0)
 	s.applying.Add(1)
 	s.applyC <- w
 }
@@ -79,17 +80,13 @@ const (
 // waits and the store does not. To wake the applier, and it the loop, costs more processor time than a small change; under load both
 // have work at the same time.
 func (s *shard) appliesHere(a *replog.Apply) bool {
-	if s.loop.slow > 0 {
-		s.loop.slow--
-		return false
-	}
 	bytes := 0
 	for _, e := range a.Entries {
 		if bytes += len(e.Data); e.Conf || bytes > hereBytes {
 			return false
 		}
 	}
-	return s.applying.Load() == 0 && !s.view.timers.Load() && s.in.waiting() == 0 && !s.store.Busy()
+	return s.loop.slow == 0 && s.applying.Load() == 0 && !s.view.timers.Load() && s.in.waiting() == 0 && !s.store.Busy()
 }
 
 // applyHere applies a run of entries in the loop, which takes the end of it in by itself.

@@ -5,8 +5,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/env"
 	"github.com/millrace/millrace/internal/replog/replogtest"
 	"github.com/millrace/millrace/internal/replog/wal"
 )
@@ -92,5 +94,48 @@ func TestBatchesOfManyShardsAreAllWrittenWithoutSyncs(t *testing.T) {
 	}
 	if n := l.Stats().QueuedBytes; n != 0 {
 		t.Errorf("%d bytes are queued still", n)
+	}
+}
+
+// resetClock is a clock whose timers never fire, and tell for how long they are set.
+type resetClock struct {
+	replogtest.HandClock
+	set chan time.Duration
+}
+
+func (c *resetClock) NewTimer(time.Duration) env.Timer {
+	return resetTimer{c.HandClock.NewTimer(0), c.set}
+}
+
+type resetTimer struct {
+	env.Timer
+	set chan time.Duration
+}
+
+func (t resetTimer) Reset(d time.Duration) bool {
+	t.set <- d
+	return true
+}
+
+// A seal may have no room for as long as a disk is full. A writer that did not sleep until the next try would use up a processor.
+func TestTheWriterOfAnIdleLogSleepsBeforeEachSeal(t *testing.T) {
+	clock := &resetClock{set: make(chan time.Duration, 1000)}
+	l := open(t, wal.Options{FS: replogtest.NewDisk(), Dir: dir, Clock: clock, SegmentBytes: 1 << 20, SealAfter: 10 * time.Millisecond})
+	defer l.Close()
+	done := make(chan error, 1)
+	if err := l.Append(wal.Batch{Shard: 1, Entries: entries(1, 1, 5, 1, 100), Done: func(err error) { done <- err }}); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	clock.Advance(time.Hour)
+	for i := uint64(1); i <= 5; i++ { // the first of these times may be of before the clock moved
+		if err := l.Cut(1, i); err != nil {
+			t.Fatal(err)
+		}
+		if d := <-clock.set; d <= 0 {
+			t.Errorf("the writer sleeps for %s before the seal of cut %d", d, i)
+		}
 	}
 }

@@ -97,7 +97,7 @@ func (l *Log) round() (sleep time.Duration, again bool) {
 	case len(w.work) > 0: // it waits for room
 		return retryAfter, false
 	case l.sealDue():
-		return w.wrote + l.o.SealAfter - l.o.Clock.Boot(), false
+		return l.o.SealAfter, false // also after a seal that had no room
 	}
 	w.armed = false
 	return never, false
