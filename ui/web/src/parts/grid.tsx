@@ -45,8 +45,8 @@ export function Grid<T>(props: GridProps<T>) {
 	const box = useRef<HTMLDivElement>(null);
 	const body = useRef<HTMLTableSectionElement>(null);
 	const [at, setAt] = useState(0);
-	// What keys go by: they may come faster than the page is drawn.
-	const keyed = useRef({ at, focusing: false, marked });
+	// What keys go by, as they may come faster than the page is drawn: focusing is the row that is to have the focus soon.
+	const keyed = useRef<{ at: number; focusing?: number; marked: typeof marked }>({ at, marked });
 	keyed.current.at = at;
 	keyed.current.marked = marked;
 	const [open, setOpen] = useState<string>();
@@ -73,11 +73,11 @@ export function Grid<T>(props: GridProps<T>) {
 		const to = Math.max(0, Math.min(rows.length - 1, i));
 		setAt(to);
 		keyed.current.at = to;
-		keyed.current.focusing = true;
+		keyed.current.focusing = to;
 		virtual.scrollToIndex(to);
 		requestAnimationFrame(() => {
-			if (keyed.current.at !== to) return;
-			keyed.current.focusing = false;
+			if (keyed.current.focusing !== to) return;
+			delete keyed.current.focusing;
 			body.current?.querySelector<HTMLElement>(`[data-index="${to}"]`)?.focus();
 		});
 	};
@@ -131,7 +131,7 @@ export function Grid<T>(props: GridProps<T>) {
 	// Letters work wherever the focus is on the page, as the list is what the page is about.
 	const letters: Record<string, (e: globalThis.KeyboardEvent) => void> = {
 		j: () => {
-			const inRows = keyed.current.focusing || body.current?.contains(document.activeElement);
+			const inRows = keyed.current.focusing !== undefined || body.current?.contains(document.activeElement);
 			focus(inRows ? keyed.current.at + 1 : keyed.current.at);
 		},
 		k: () => focus(keyed.current.at - 1),
