@@ -5,6 +5,7 @@ import { createRoot } from "react-dom/client";
 import { noteReads } from "./api/asked";
 import { ApiError } from "./api/errors";
 import "./app.css";
+import { keepDoubleClicks } from "./double-click";
 import { router } from "./router";
 import { SignIn } from "./screens/sign-in";
 import { SessionProvider, useSessionState } from "./session";
@@ -30,6 +31,7 @@ function App() {
 }
 
 apply();
+keepDoubleClicks();
 createRoot(document.getElementById("root")!).render(
 	<StrictMode>
 		<QueryClientProvider client={queries}>
