@@ -121,6 +121,7 @@ func Against(ctx context.Context, c Config, h Harness, base string, pairs int) (
 	}
 	for _, s := range sides {
 		s.u.r.Finished = time.Now().UTC()
+		s.u.judge()
 		if err := s.u.save(); err != nil {
 			return nil, &CannotError{err}
 		}

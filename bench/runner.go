@@ -220,12 +220,7 @@ func (u *runner) measure(ctx context.Context, specs []runSpec) error {
 	}
 	u.r.Partial = ctx.Err() != nil
 	u.r.Finished = time.Now().UTC()
-	if u.h.Judge != nil {
-		u.r.Verdicts = u.h.Judge(u.r, u.c.Judge, u.c.Reference)
-	}
-	if u.r.Verdicts == nil {
-		u.r.Verdicts = []Verdict{}
-	}
+	u.judge()
 	u.r.Exit = u.exit(specs)
 	if err := u.save(); err != nil {
 		return &CannotError{err}
@@ -236,6 +231,16 @@ func (u *runner) measure(ctx context.Context, specs []runSpec) error {
 		}
 	}
 	return nil
+}
+
+// judge fills in the targets and the verdicts of the result.
+func (u *runner) judge() {
+	if u.h.Judge != nil {
+		u.r.Verdicts = u.h.Judge(u.r, u.c.Judge, u.c.Reference)
+	}
+	if u.r.Verdicts == nil {
+		u.r.Verdicts = []Verdict{}
+	}
 }
 
 // row measures one row: runs until enough of them count, twice as many at most, and exactly as many

@@ -31,7 +31,12 @@ func TestTwoServersAreMeasuredInPairsAndTheSlowerOneIsFound(t *testing.T) {
 	s := cycle(paced(head))
 	s.Headline, s.Rows[0].Shape.Workers = "tasks", 0
 	s.Rows[0].Profiles = []string{"look"}
-	h := bench.Harness{Suites: []bench.Suite{s}, Profiles: []bench.Profile{{Name: "look"}}, Clocks: &steadyClock{}, Observer: &stolen{time.Now(), 0}}
+	h := bench.Harness{
+		Suites: []bench.Suite{s}, Profiles: []bench.Profile{{Name: "look"}}, Clocks: &steadyClock{}, Observer: &stolen{time.Now(), 0},
+		Judge: func(r *bench.Result, _, _ bool) []bench.Verdict {
+			return []bench.Verdict{{Name: "runs", Value: float64(len(r.Suites[0].Runs))}}
+		},
+	}
 	for pairs, want := range map[int]struct {
 		word string
 		exit int
@@ -49,6 +54,8 @@ func TestTwoServersAreMeasuredInPairsAndTheSlowerOneIsFound(t *testing.T) {
 			raw, err := bench.Load(c.Out + "/" + side)
 			if err != nil || len(raw.Suites) != 1 || len(raw.Suites[0].Runs) < pairs {
 				t.Errorf("%s: %v; want the raw result of each side", side, err)
+			} else if v := raw.Verdicts; len(v) != 1 || int(v[0].Value) != len(raw.Suites[0].Runs) {
+				t.Errorf("%s: %+v; want each side judged by all of its runs", side, v)
 			}
 		}
 	}
