@@ -4,8 +4,9 @@
 // field through tables and allocates each message, list and text; the code here knows the few fields that such tasks have. It counts the
 // size of a frame first and writes it once, into a buffer of gRPC's, and reads lists into one array and ids into one string.
 //
-// What it writes means the same as what the generated code writes, and what it does not know it leaves to that: a task with headers, a
-// settle with effects, an ack with an error. Tests hold both to each other over random frames and damaged bytes.
+// What it writes means the same as what the generated code writes, and what it does not know it leaves to that: of a frame that is
+// written, all of it, such as where a settle has effects; of one that is read, a task with headers or a result with an error alone.
+// Tests hold both to each other over random frames and damaged bytes.
 package frame
 
 import (
@@ -366,7 +367,13 @@ func countField(b []byte, num protowire.Number) (n int) {
 	return n
 }
 
-// readAck reads an ack of creates or settles without errors. It reports false for anything else.
+// readOther reads an item of a list by the generated code, after the code here has found in it what it does not know.
+func readOther(m proto.Message, b []byte) bool {
+	proto.Reset(m)
+	return proto.Unmarshal(b, m) == nil
+}
+
+// readAck reads an ack of creates or settles. It reports false for anything else, and for an error of the whole frame.
 func readAck(a *millracev1.Ack, b []byte) bool {
 	// An ack has results of creates or of settles; the other list stays empty and costs nothing.
 	var f field
@@ -378,7 +385,7 @@ func readAck(a *millracev1.Ack, b []byte) bool {
 		if !f.next(&b) {
 			return false
 		}
-		// A field that comes twice, or an error, is left to the generated code.
+		// A field that comes twice, or an error of the frame, is left to the generated code.
 		ok := true
 		switch {
 		case f.num == 1 && !f.text:
@@ -389,9 +396,14 @@ func readAck(a *millracev1.Ack, b []byte) bool {
 		case f.num == created.num && f.text:
 			r := created.next(&a.Created, rest)
 			ids.room(cap(a.Created))
-			ok = readCreated(r, &ids, f.b)
+			known := len(ids.b)
+			if !readCreated(r, &ids, f.b) {
+				ids.b = ids.b[:known]
+				ok = readOther(r, f.b) && r.Id != marker
+			}
 		case f.num == settled.num && f.text:
-			ok = readSettled(settled.next(&a.Settled, rest), f.b)
+			r := settled.next(&a.Settled, rest)
+			ok = readSettled(r, f.b) || readOther(r, f.b)
 		default:
 			return false
 		}
@@ -469,7 +481,7 @@ func (t *idText) room(n int) {
 
 // add takes an id in; one of another length than ids have is not plain.
 func (t *idText) add(id []byte) bool {
-	// It is taken in even if it is not plain: the frame is then read again, without this.
+	// It is taken in even if it is not plain: then the caller takes it out again.
 	t.b = append(t.b, id...)
 	return len(id) == wireIDBytes && ascii(id)
 }
@@ -556,7 +568,12 @@ func readAssign(a *millracev1.Assign, b []byte) bool {
 			// Room for all ids is made with the first task, when it is known how many there are.
 			t := tasks.next(&a.Tasks, rest)
 			ids.room(cap(a.Tasks))
-			if !readAssignment(t, &ids, &names, f.b) {
+			known := len(ids.b)
+			if readAssignment(t, &ids, &names, f.b) {
+				continue
+			}
+			ids.b = ids.b[:known]
+			if !readOther(t, f.b) || t.Id == marker {
 				return false
 			}
 		default:

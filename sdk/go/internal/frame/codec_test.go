@@ -186,7 +186,7 @@ func wireServerFrame(r *rand.Rand) *millracev1.ServerFrame {
 	return &millracev1.ServerFrame{Frame: &millracev1.ServerFrame_Ack{Ack: a}}
 }
 
-// A frame with one such task would be read twice, all of it: tasks that waited for others, or are tried again, are common.
+// Such a task would be read twice: tasks that waited for others, or are tried again, are common.
 func TestTasksThatWaitedAreReadByHand(t *testing.T) {
 	for name, task := range map[string]*millracev1.Assignment{
 		"it was not ready at first": {ReadyMs: 1}, "its attempts have an end": {MaxRunMs: 1},
@@ -200,6 +200,36 @@ func TestTasksThatWaitedAreReadByHand(t *testing.T) {
 		got := new(millracev1.ServerFrame)
 		if !readServerFrame(got, b) || !proto.Equal(got.GetAssign().GetTasks()[0], task) {
 			t.Errorf("%s: read %v", name, got)
+		}
+	}
+}
+
+// What the hand-written code does not know of one item does not make it read the others twice.
+func TestOneOtherItemLeavesItsFrameReadByHand(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	plain := func() *millracev1.Assignment { return &millracev1.Assignment{Id: wireID(r), Queue: "q"} }
+	fault := &millracev1.Error{Code: "X"}
+	for name, frame := range map[string]*millracev1.ServerFrame{
+		"a task with headers": {Frame: &millracev1.ServerFrame_Assign{Assign: &millracev1.Assign{Tasks: []*millracev1.Assignment{
+			plain(), {Id: wireID(r), Queue: "ü", Headers: []*millracev1.Header{{Name: "n", Value: "v"}}}, plain(),
+		}}}},
+		"a task of another id": {Frame: &millracev1.ServerFrame_Assign{Assign: &millracev1.Assign{Tasks: []*millracev1.Assignment{
+			plain(), {Id: "short"}, {}, plain(),
+		}}}},
+		"a create that was refused": {Frame: &millracev1.ServerFrame_Ack{Ack: &millracev1.Ack{Created: []*millracev1.CreateResult{
+			{Id: wireID(r)}, {Id: wireID(r), Error: fault}, {Error: fault}, {Id: wireID(r), Replayed: true},
+		}}}},
+		"a settle with effects": {Frame: &millracev1.ServerFrame_Ack{Ack: &millracev1.Ack{Settled: []*millracev1.SettleResult{
+			{Replayed: true}, {Effects: []*millracev1.OpResult{{}}}, {Error: fault}, {State: 3},
+		}}}},
+	} {
+		b, err := proto.Marshal(frame)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := new(millracev1.ServerFrame)
+		if !readServerFrame(got, b) || !proto.Equal(got, frame) {
+			t.Errorf("%s: read %v, want %v", name, got, frame)
 		}
 	}
 }
