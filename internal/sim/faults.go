@@ -216,14 +216,19 @@ func (h *host) stop(back time.Duration) {
 	cancel()
 	h.node.HandOver(over) // it does not wait, and goes on by itself
 	life := h.life
-	h.w.after(h.w.between(10*time.Millisecond, 400*time.Millisecond), "stop", h.id, func() {
-		if h.life != life || h.paused {
-			return
+	var end func()
+	end = func() {
+		switch {
+		case h.life != life:
+		case h.paused: // it goes on to end when it runs again: a node that leads nothing for ever is no fault that happens
+			h.w.after(10*time.Millisecond, "stop", h.id, end)
+		default:
+			h.check()
+			h.release()
+			h.w.after(back, "start", h.id, h.restart)
 		}
-		h.check()
-		h.release()
-		h.w.after(back, "start", h.id, h.restart)
-	})
+	}
+	h.w.after(h.w.between(10*time.Millisecond, 400*time.Millisecond), "stop", h.id, end)
 	h.kick()
 }
 
