@@ -220,7 +220,7 @@ func (h *host) stop(back time.Duration) {
 	end = func() {
 		switch {
 		case h.life != life:
-		case h.paused: // it goes on to end when it runs again: a node that leads nothing for ever is no fault that happens
+		case h.paused: // it goes on to end when it runs again: a node that leads nothing for ever does not happen
 			h.w.after(10*time.Millisecond, "stop", h.id, end)
 		default:
 			h.check()
