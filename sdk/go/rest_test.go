@@ -185,14 +185,14 @@ func TestARequestThatNeverLeftIsRefused(t *testing.T) {
 	if _, err := c.Claim(t.Context(), ClaimQuery{Queues: []string{"q"}}); OutcomeOf(err) != Refused || !errors.Is(err, ErrUnavailable) {
 		t.Errorf("got %v, want unavailable, refused", err)
 	}
-	for range 5 { // time may be up in the middle of a try
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	for range 100 { // time may be up in the middle of a try, on a busy machine often
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		err = c.Delete(ctx, "t1")
 		cancel()
 		if OutcomeOf(err) != Refused {
 			t.Errorf("got %v, want refused", err)
 		}
-		if !errors.Is(err, context.DeadlineExceeded) {
+		if strings.Contains(err.Error(), "no route") {
 			break
 		}
 	}
