@@ -397,10 +397,7 @@ func readAck(a *millracev1.Ack, b []byte) bool {
 			r := created.next(&a.Created, rest)
 			ids.room(cap(a.Created))
 			known := len(ids.b)
-			if !readCreated(r, &ids, f.b) {
-				ids.b = ids.b[:known]
-				ok = readOther(r, f.b) && r.Id != marker
-			}
+			ok = readCreated(r, &ids, f.b) || ids.readOther(r, known, f.b)
 		case f.num == settled.num && f.text:
 			r := settled.next(&a.Settled, rest)
 			ok = readSettled(r, f.b) || readOther(r, f.b)
@@ -481,13 +478,25 @@ func (t *idText) room(n int) {
 
 // add takes an id in; one of another length than ids have is not plain.
 func (t *idText) add(id []byte) bool {
-	// It is taken in even if it is not plain: then the caller takes it out again.
+	// It is taken in even if it is not plain: then readOther takes it out again.
 	t.b = append(t.b, id...)
 	return len(id) == wireIDBytes && ascii(id)
 }
 
 // marker stands for an id that was added, until take replaces it. Ids are longer than it.
 const marker = "?"
+
+// withID is an item that has an id.
+type withID interface {
+	proto.Message
+	GetId() string
+}
+
+// readOther reads an item by the generated code. What was added of its id since ids were known bytes long is taken out again.
+func (t *idText) readOther(m withID, known int, b []byte) bool {
+	t.b = t.b[:known]
+	return readOther(m, b) && m.GetId() != marker // an id that says the same as the marker would be replaced
+}
 
 // take returns the next id, in the order they were added, in place of its marker.
 func (t *idText) take(was string) string {
@@ -569,11 +578,7 @@ func readAssign(a *millracev1.Assign, b []byte) bool {
 			t := tasks.next(&a.Tasks, rest)
 			ids.room(cap(a.Tasks))
 			known := len(ids.b)
-			if readAssignment(t, &ids, &names, f.b) {
-				continue
-			}
-			ids.b = ids.b[:known]
-			if !readOther(t, f.b) || t.Id == marker {
+			if !readAssignment(t, &ids, &names, f.b) && !ids.readOther(t, known, f.b) {
 				return false
 			}
 		default:
