@@ -16,6 +16,8 @@ const (
 	namespaceWait = time.Second
 	// claimSlice is how long a claim of any partition waits at one of them before it looks at all again.
 	claimSlice = 200 * time.Millisecond
+	// leaderPatience is for how long a waiting claim looks for somebody who leads before it fails: leaders change.
+	leaderPatience = 5 * time.Second
 )
 
 // Claim gives ready tasks to a caller without a stream.
@@ -66,7 +68,10 @@ func (ts *TaskService) ClaimFor(ctx context.Context, in *pb.ClaimRequest, stay b
 		tasks, at, err = c.claimAny(ctx, spec, stay)
 	default:
 		c.t.part = c.partitions[in.GetPartition()].Partition
-		tasks, at, err = ts.tasks.Claim(ctx, c.t.part, spec)
+		tasks, at, err = c.claimOne(ctx, spec, stay)
+	}
+	if err != nil && errors.Is(context.Cause(ctx), core.ErrClaimEnded) { // its client waits for nothing more
+		tasks, at, err = nil, core.At{Stamp: ts.s.node.places.Now(c.t.part)}, nil
 	}
 	if err != nil {
 		return nil, waited(ctx, err)
@@ -76,12 +81,47 @@ func (ts *TaskService) ClaimFor(ctx context.Context, in *pb.ClaimRequest, stay b
 	return &pb.ClaimResponse{Tasks: ShowAssigned(tasks, ts.s.node.places.Now(c.t.part)), At: ShowAt(at)}, nil
 }
 
+// claimOne claims from the call's partition. While no node leads it, a waiting claim goes on looking for leaderPatience; with
+// stay also while this node does not.
+func (c *call) claimOne(ctx context.Context, spec core.ClaimSpec, stay bool) ([]core.Assigned, core.At, error) {
+	ends := c.s.o.Clock.Boot() + spec.Wait.Duration()
+	late := ends - spec.Wait.Duration() + leaderPatience
+	for {
+		tasks, at, err := c.s.node.tasks.Claim(ctx, c.t.part, spec)
+		left := min(ends, late) - c.s.o.Clock.Boot()
+		if !leaderless(err) && !(stay && edge.Is[core.NotLeader](err)) || left <= 0 || !c.pause(ctx, min(left, claimSlice)) {
+			return tasks, at, err
+		}
+		spec.Wait = core.MillisOf(max(ends-c.s.o.Clock.Boot(), 0))
+	}
+}
+
+// leaderless reports whether a claim took nothing because no node leads the partition.
+func leaderless(err error) bool {
+	f, ok := errors.AsType[core.Unavailable](err)
+	return ok && f.Reason == "no_leader" && !f.Unknown
+}
+
+// pause waits, and reports whether the call goes on: its caller is there, and has not ended the claim.
+func (c *call) pause(ctx context.Context, d time.Duration) bool {
+	timer := c.s.o.Clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 // claimAny claims from whichever partition has ready tasks, those that this node leads first, in turn; then the call's
 // partition is that. One led elsewhere sends the caller there. Without ready tasks it waits at one partition after the
-// other, and looks at all in between.
+// other, and looks at all in between. While no node leads any partition, a waiting claim goes on looking for leaderPatience;
+// with stay also while this node leads none.
 func (c *call) claimAny(ctx context.Context, spec core.ClaimSpec, stay bool) ([]core.Assigned, core.At, error) {
 	// By the boot clock, which no step of the wall clock moves.
 	ends := c.s.o.Clock.Boot() + spec.Wait.Duration()
+	late := ends - spec.Wait.Duration() + leaderPatience
 	for {
 		l := c.look(spec.Queues)
 		// Without waiting: a backlog may be gone by now, and the next partition has some.
@@ -89,6 +129,12 @@ func (c *call) claimAny(ctx context.Context, spec core.ClaimSpec, stay bool) ([]
 			tasks, at, err := c.claimAt(ctx, p, spec, 0)
 			if err != nil || len(tasks) > 0 {
 				return tasks, at, err
+			}
+		}
+		if len(l.here) == 0 && (stay || l.leader == "") {
+			left := min(ends, late) - c.s.o.Clock.Boot()
+			if left > 0 && c.pause(ctx, min(left, claimSlice)) {
+				continue
 			}
 		}
 		switch {
@@ -120,7 +166,7 @@ func (c *call) claimAt(ctx context.Context, p core.Partition, spec core.ClaimSpe
 	if edge.Is[core.NotLeader](err) {
 		err = nil
 	}
-	if f, ok := errors.AsType[core.Unavailable](err); ok && f.Reason == "no_leader" {
+	if leaderless(err) {
 		err = nil
 	}
 	return tasks, at, err

@@ -9,7 +9,9 @@ import (
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/api/apitest"
+	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 func claimAny(queue string, wait int64) *pb.ClaimRequest {
@@ -141,5 +143,80 @@ func TestAWaitingClaimLooksAtAllPartitionsAgainAndAgain(t *testing.T) {
 	r.clock.Advance(100 * time.Millisecond)
 	if e := <-ended; e.err != nil || len(e.out.GetTasks()) != 0 {
 		t.Errorf("its time is over: %v, %v", e.out, e.err)
+	}
+}
+
+func TestAWaitingClaimLooksForALeader(t *testing.T) {
+	partition := uint32(0)
+	type end struct {
+		out *pb.ClaimResponse
+		err error
+	}
+	for _, c := range []struct {
+		name      string
+		leaders   string
+		partition *uint32
+		stay      bool
+	}{
+		{"any partition", "?, ?, ?, ?", nil, false},
+		{"any partition, sent here", "b, b, ?, b", nil, true},
+		{"one partition", "?, , , ", &partition, false},
+		{"one partition, sent here", "b, , , ", &partition, true},
+	} {
+		r := wideRig(t, strings.Split(c.leaders, ", ")...)
+		seen := r.claims()
+		claim := func(wait int64) chan end {
+			in := claimAny("q", wait)
+			in.Partition = c.partition
+			in.Claim = []byte(claimName)
+			ended := make(chan end, 1)
+			before := r.clock.Armed()
+			go func() {
+				out, err := r.s.Tasks().ClaimFor(edge.WithCaller(t.Context(), auth.Holder{Principal: auth.Principal{Tenant: "acme"}}), in, c.stay)
+				ended <- end{out, err}
+			}()
+			if wait > 0 {
+				apitest.Eventually(t, "it waits: "+c.name, func() bool { return r.clock.Armed() == before+1 })
+			}
+			return ended
+		}
+		look := func() {
+			n := r.clock.Armed()
+			r.clock.Advance(claimSlice)
+			apitest.Eventually(t, "it looks again: "+c.name, func() bool { return r.clock.Armed() == n })
+		}
+		refused := func(e end) bool {
+			return edge.Is[core.NotLeader](e.err) || edge.Is[core.Unavailable](e.err)
+		}
+		if e := <-claim(0); !refused(e) {
+			t.Errorf("%s: a claim that does not wait: %v, %v", c.name, e.out, e.err)
+		}
+		ended := claim(60_000)
+		look()
+		r.n.Lead(nil)
+		r.n.Mu.Lock()
+		r.n.Ready = map[uint16]bool{0: true}
+		r.n.Mu.Unlock()
+		r.clock.Advance(claimSlice)
+		if e := <-ended; e.err != nil || len(e.out.GetTasks()) != 1 {
+			t.Errorf("%s: this node leads now: %v, %v", c.name, e.out, e.err)
+		}
+		seen()
+		r.n.Lead(apitest.LeadersOf(strings.Split(c.leaders, ", ")...))
+		ended = claim(60_000)
+		for range int(leaderPatience/claimSlice) - 1 {
+			look()
+		}
+		r.clock.Advance(claimSlice)
+		if e := <-ended; !refused(e) {
+			t.Errorf("%s: no leader came: %v, %v", c.name, e.out, e.err)
+		}
+		ended = claim(60_000)
+		if found, err := r.endClaim("acme/all", claimName); !found || err != nil {
+			t.Errorf("%s: its end: %v, %v", c.name, found, err)
+		}
+		if e := <-ended; e.err != nil || len(e.out.GetTasks()) != 0 {
+			t.Errorf("%s: it was ended: %v, %v", c.name, e.out, e.err)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,10 +11,36 @@ import (
 	"time"
 )
 
-// ask sends a request to a node and reads the answer, wherever the nodes send it.
+// ask sends a request to a node and reads the answer, wherever the nodes send it. It asks again what was refused because no node
+// led: leaders may change at any time.
 func (c *nodes) ask(node int, method, path, body string, out any) {
 	c.t.Helper()
-	req, err := http.NewRequestWithContext(bounded(c.t, time.Minute), method, "http://"+c.peers[node].HTTP+path, strings.NewReader(body))
+	for ctx := bounded(c.t, time.Minute); ; {
+		status, b := c.askOnce(ctx, node, method, path, body)
+		if status == http.StatusServiceUnavailable && ctx.Err() == nil {
+			var refused struct {
+				Error struct{ Reason, Outcome string }
+			}
+			noErr(c.t, json.Unmarshal(b, &refused))
+			if refused.Error.Reason == "no_leader" && refused.Error.Outcome == "refused" {
+				time.Sleep(50 * time.Millisecond)
+				continue
+			}
+		}
+		if status >= 300 {
+			c.t.Fatalf("%s %s at node %d: %d: %s", method, path, node+1, status, b)
+		}
+		if len(b) > 0 {
+			noErr(c.t, json.Unmarshal(b, out))
+		}
+		return
+	}
+}
+
+// askOnce sends a request to a node, and returns the status and the body of the answer.
+func (c *nodes) askOnce(ctx context.Context, node int, method, path, body string) (int, []byte) {
+	c.t.Helper()
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+c.peers[node].HTTP+path, strings.NewReader(body))
 	noErr(c.t, err)
 	req.Header.Set("Authorization", "Bearer "+c.token)
 	resp, err := http.DefaultClient.Do(req)
@@ -21,12 +48,7 @@ func (c *nodes) ask(node int, method, path, body string, out any) {
 	defer resp.Body.Close() //nolint:errcheck // read to its end
 	b, err := io.ReadAll(resp.Body)
 	noErr(c.t, err)
-	if resp.StatusCode >= 300 {
-		c.t.Fatalf("%s %s at node %d: %d: %s", method, path, node+1, resp.StatusCode, b)
-	}
-	if len(b) > 0 {
-		noErr(c.t, json.Unmarshal(b, out))
-	}
+	return resp.StatusCode, b
 }
 
 // spread waits until the partitions of a namespace are led by that many nodes, as one of them sees it.

@@ -20,7 +20,10 @@ func (n *Node) Backlog(p core.Partition, _ []core.GrantQueue) bool {
 func (n *Node) Claim(ctx context.Context, p core.Partition, s core.ClaimSpec) ([]core.Assigned, core.At, error) {
 	n.step()
 	n.reach(p)
-	if address, here, _ := n.Leader(p); !here {
+	switch address, here, known := n.Leader(p); {
+	case !known:
+		return nil, core.At{}, core.Unavailable{Reason: "no_leader"}
+	case !here:
 		return nil, core.At{}, core.NotLeader{Leader: address}
 	}
 	if n.OnClaimAt != nil {
