@@ -18,7 +18,8 @@ import (
 const (
 	// transferHold bounds how long proposals are held back in one attempt; it covers the time in which Raft gives a transfer up.
 	transferHold = 2 * time.Second
-	// transferPause is the time between two attempts, in which what was held back is proposed.
+	// transferPause is the time between two attempts, and between the beginning of a lead that is not to stay and the first
+	// attempt. Proposals go through in it.
 	transferPause = 200 * time.Millisecond
 	// transferLag is how many entries the new leader may be behind when proposals begin to be held back: what is in flight.
 	transferLag = 64
@@ -152,10 +153,14 @@ func (s *shard) heir(to, last uint64) (best replog.Progress) {
 	return best
 }
 
-// moved forgets a move, when this replica begins or ceases to lead.
+// moved forgets a move, when this replica begins or ceases to lead. One that begins while its node is to lead nothing leads for
+// transferPause: where that holds for all nodes, they would else hand over to each other without serving in between.
 func (s *shard) moved(leading bool) {
 	m := &s.transfer
 	m.holding, m.rest, m.tried = false, 0, 0
+	if leading && (s.n.leaving.Load() || s.n.who().drained(s.n.o.Replica)) {
+		m.rest = s.n.o.Clock.Boot() + transferPause
+	}
 	m.request.Store(nil)
 	m.alone.Store(0)
 	m.balances.Store(false)

@@ -134,6 +134,32 @@ func TestAllShardsOfALeavingNodeGoElsewhereAndNoneComesBack(t *testing.T) {
 	}
 }
 
+func TestNodesThatAllLeaveServeBetweenTheirHandOvers(t *testing.T) {
+	c, _ := stopped(t, 1)
+	ctx := within(t, 30*time.Second)
+	for id, r := range c.rigs {
+		if n := r.node.HandOver(ctx); n != 0 {
+			t.Fatalf("node %d: %d shards stayed", id, n)
+		}
+	}
+	create := func() *rig { return c.commit(ctx, 0, &core.TaskCreate{ID: taskID(1), Queue: "q"}) }
+	lead := create()
+	term, _ := lead.node.Leads(0)
+	for range 100 {
+		next := create()
+		if now, _ := next.node.Leads(0); next != lead || now != term {
+			t.Fatalf("node %d leads in term %d, want node %d in term %d", next.node.o.Replica, now, lead.node.o.Replica, term)
+		}
+	}
+	lead.node.o.Clock.(*stopClock).pass(transferPause)
+	create() // it wakes the leader
+	c.until(ctx, "the leader keeps the shard", func() bool {
+		now, _ := lead.node.Leads(0)
+		return now != term
+	})
+	create()
+}
+
 func isNotLeading(err error) bool {
 	_, ok := errors.AsType[core.NotLeader](err)
 	_, gone := errors.AsType[core.Unavailable](err)
