@@ -260,7 +260,7 @@ var patient = Options{TickEvery: 200 * time.Millisecond}
 
 func TestThreeReplicasApplyTheSame(t *testing.T) {
 	c := openCluster(t, 3, patient)
-	lead := c.leader(within(t, 10*time.Second), 0, 0)
+	lead := c.leader(within(t, 30*time.Second), 0, 0)
 	lead.ns = c.ns
 	for i := range 300 {
 		lead.must(&core.TaskCreate{ID: taskID(i), Queue: "q"})
@@ -275,7 +275,7 @@ func TestThreeReplicasApplyTheSame(t *testing.T) {
 // Who is answered while an entry is being applied may do with the answer what it likes: the hash is of what was judged.
 func TestAnAnswerThatIsChangedByItsReceiverChangesNoHash(t *testing.T) {
 	c := openCluster(t, 3, patient)
-	lead := c.leader(within(t, 10*time.Second), 0, 0)
+	lead := c.leader(within(t, 30*time.Second), 0, 0)
 	lead.ns = c.ns
 	done := make(chan struct{})
 	lead.node.Propose(c.ns, []core.Commit{{

@@ -164,7 +164,7 @@ func TestAMarkerWithoutItsStateIsForgotten(t *testing.T) {
 func TestAStartFinishesWithTheLogWhenTheStateWasExchanged(t *testing.T) {
 	c := openCluster(t, 3, tight)
 	away, _ := c.outrun(false)
-	lead := c.leader(within(t, 10*time.Second), 0, away).node.shards[0]
+	lead := c.leader(within(t, 30*time.Second), 0, away).node.shards[0]
 	snap, err := lead.store.Export("data/elsewhere")
 	if err != nil {
 		t.Fatal(err)

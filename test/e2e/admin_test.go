@@ -162,7 +162,7 @@ func TestEachListenerServesItsOwnRoutesOnly(t *testing.T) {
 		}
 	}
 	r := newRaw(t, l.Admin, s.Tokens[0].Secret)
-	resp, err := r.open(bounded(t, 10*time.Second), "ServerService/Status", bytes.NewReader(frame(nil)))
+	resp, err := r.open(bounded(t, 30*time.Second), "ServerService/Status", bytes.NewReader(frame(nil)))
 	if err == nil {
 		resp.Body.Close()
 		t.Errorf("the admin listener answers gRPC with %d", resp.StatusCode)

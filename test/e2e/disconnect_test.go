@@ -52,7 +52,7 @@ func TestATaskOfAWorkerWhoseStreamBrokeIsGivenOutSoon(t *testing.T) {
 	cut := time.Now()
 	beat := func() {
 		body := fmt.Sprintf(`{"items":[{"id":%q,"token":"%d"}]}`, ids[1], token[ids[1]])
-		req, err := http.NewRequestWithContext(bounded(t, 10*time.Second), http.MethodPost, "http://"+l.running.HTTPAddress+"/v1/tasks:heartbeat", strings.NewReader(body))
+		req, err := http.NewRequestWithContext(bounded(t, 30*time.Second), http.MethodPost, "http://"+l.running.HTTPAddress+"/v1/tasks:heartbeat", strings.NewReader(body))
 		noErr(t, err)
 		req.Header.Set("Authorization", "Bearer "+l.tokens[0])
 		req.Header.Set("Content-Type", "application/json")
