@@ -81,18 +81,21 @@ func (ts *TaskService) ClaimFor(ctx context.Context, in *pb.ClaimRequest, stay b
 	return &pb.ClaimResponse{Tasks: ShowAssigned(tasks, ts.s.node.places.Now(c.t.part)), At: ShowAt(at)}, nil
 }
 
-// claimOne claims from the call's partition. While no node leads it, a waiting claim goes on looking for leaderPatience; with
-// stay also while this node does not.
+// claimOne claims from the call's partition, and looks for its leader within the claim's wait as leaderSearch says.
 func (c *call) claimOne(ctx context.Context, spec core.ClaimSpec, stay bool) ([]core.Assigned, core.At, error) {
-	ends := c.s.o.Clock.Boot() + spec.Wait.Duration()
-	late := ends - spec.Wait.Duration() + leaderPatience
+	search := leaderSearch{c: c, ends: c.s.o.Clock.Boot() + spec.Wait.Duration()}
 	for {
+		began := c.s.o.Clock.Boot()
 		tasks, at, err := c.s.node.tasks.Claim(ctx, c.t.part, spec)
-		left := min(ends, late) - c.s.o.Clock.Boot()
-		if !leaderless(err) && !(stay && edge.Is[core.NotLeader](err)) || left <= 0 || !c.pause(ctx, min(left, claimSlice)) {
+		now := c.s.o.Clock.Boot()
+		if now-began >= claimSlice { // it waited here: this node led
+			search.found()
+		}
+		named := stay && edge.Is[core.NotLeader](err)
+		if !named && !leaderless(err) || !search.again(ctx, named) {
 			return tasks, at, err
 		}
-		spec.Wait = core.MillisOf(max(ends-c.s.o.Clock.Boot(), 0))
+		spec.Wait = core.MillisOf(max(search.ends-c.s.o.Clock.Boot(), 0))
 	}
 }
 
@@ -102,9 +105,34 @@ func leaderless(err error) bool {
 	return ok && f.Reason == "no_leader" && !f.Unknown
 }
 
-// pause waits, and reports whether the call goes on: its caller is there, and has not ended the claim.
-func (c *call) pause(ctx context.Context, d time.Duration) bool {
-	timer := c.s.o.Clock.NewTimer(d)
+// leaderSearch is the part of a waiting claim's time in which it finds no partition that this node leads. While none leads it
+// goes on for leaderPatience: leaders change. Where another node leads, but one has named this node as the leader, it looks once
+// more: either may know by then.
+type leaderSearch struct {
+	c *call
+	// Boot time at which the claim's wait is over.
+	ends time.Duration
+	// Boot time at which the search began, while on.
+	since time.Duration
+	on    bool
+}
+
+// again waits before the next look, and reports whether there is to be one. elsewhere says that another node leads.
+func (l *leaderSearch) again(ctx context.Context, elsewhere bool) bool {
+	clock := l.c.s.o.Clock
+	now := clock.Boot()
+	if !l.on {
+		l.on, l.since = true, now
+	}
+	patience := leaderPatience
+	if elsewhere {
+		patience = claimSlice
+	}
+	left := min(l.ends, l.since+patience) - now
+	if left <= 0 {
+		return false
+	}
+	timer := clock.NewTimer(min(left, claimSlice))
 	defer timer.Stop()
 	select {
 	case <-timer.C():
@@ -114,14 +142,15 @@ func (c *call) pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// found ends the search: this node leads a partition.
+func (l *leaderSearch) found() { l.on = false }
+
 // claimAny claims from whichever partition has ready tasks, those that this node leads first, in turn; then the call's
 // partition is that. One led elsewhere sends the caller there. Without ready tasks it waits at one partition after the
-// other, and looks at all in between. While no node leads any partition, a waiting claim goes on looking for leaderPatience;
-// with stay also while this node leads none.
+// other, and looks at all in between. Where this node leads none, it looks for a leader as leaderSearch says.
 func (c *call) claimAny(ctx context.Context, spec core.ClaimSpec, stay bool) ([]core.Assigned, core.At, error) {
 	// By the boot clock, which no step of the wall clock moves.
-	ends := c.s.o.Clock.Boot() + spec.Wait.Duration()
-	late := ends - spec.Wait.Duration() + leaderPatience
+	search := leaderSearch{c: c, ends: c.s.o.Clock.Boot() + spec.Wait.Duration()}
 	for {
 		l := c.look(spec.Queues)
 		// Without waiting: a backlog may be gone by now, and the next partition has some.
@@ -131,22 +160,22 @@ func (c *call) claimAny(ctx context.Context, spec core.ClaimSpec, stay bool) ([]
 				return tasks, at, err
 			}
 		}
-		if len(l.here) == 0 && (stay || l.leader == "") {
-			left := min(ends, late) - c.s.o.Clock.Boot()
-			if left > 0 && c.pause(ctx, min(left, claimSlice)) {
-				continue
-			}
-		}
 		switch {
-		case len(l.here) == 0 && l.leader == "":
+		case len(l.here) > 0:
+			search.found()
+		case (stay || l.leader == "") && search.again(ctx, l.leader != ""):
+			continue
+		case l.leader == "":
 			return nil, core.At{}, core.Unavailable{Reason: "no_leader"}
-		// Another node has ready tasks, or leads all. With stay this node has been named by another one,
-		// which may know no better.
-		case len(l.here) == 0, l.busy != "" && !stay:
+		default:
 			return nil, core.At{}, core.NotLeader{Leader: cmp.Or(l.busy, l.leader)}
 		}
+		// Another node has ready tasks. With stay this node has been named by another one, which may know no better.
+		if l.busy != "" && !stay {
+			return nil, core.At{}, core.NotLeader{Leader: l.busy}
+		}
 		// Nothing was ready in time: an empty answer, and the time of it.
-		left := ends - c.s.o.Clock.Boot()
+		left := search.ends - c.s.o.Clock.Boot()
 		if left <= 0 || errors.Is(context.Cause(ctx), core.ErrClaimEnded) {
 			return nil, core.At{Stamp: c.s.node.places.Now(c.t.part)}, nil
 		}
@@ -163,10 +192,7 @@ func (c *call) claimAny(ctx context.Context, spec core.ClaimSpec, stay bool) ([]
 func (c *call) claimAt(ctx context.Context, p core.Partition, spec core.ClaimSpec, wait time.Duration) ([]core.Assigned, core.At, error) {
 	c.t.part, spec.Wait = p, core.MillisOf(wait)
 	tasks, at, err := c.s.node.tasks.Claim(ctx, p, spec)
-	if edge.Is[core.NotLeader](err) {
-		err = nil
-	}
-	if leaderless(err) {
+	if edge.Is[core.NotLeader](err) || leaderless(err) {
 		err = nil
 	}
 	return tasks, at, err

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -157,14 +158,16 @@ func TestAWaitingClaimLooksForALeader(t *testing.T) {
 		leaders   string
 		partition *uint32
 		stay      bool
+		patience  time.Duration
 	}{
-		{"any partition", "?, ?, ?, ?", nil, false},
-		{"any partition, sent here", "b, b, ?, b", nil, true},
-		{"one partition", "?, , , ", &partition, false},
-		{"one partition, sent here", "b, , , ", &partition, true},
+		{"any partition", "?, ?, ?, ?", nil, false, leaderPatience},
+		{"any partition, sent here", "?, ?, ?, ?", nil, true, leaderPatience},
+		{"any partition, sent here while another node leads", "b, b, ?, b", nil, true, claimSlice},
+		{"one partition", "?, , , ", &partition, false, leaderPatience},
+		{"one partition, sent here while another node leads", "b, , , ", &partition, true, claimSlice},
 	} {
 		r := wideRig(t, strings.Split(c.leaders, ", ")...)
-		seen := r.claims()
+		r.claims()
 		claim := func(wait int64) chan end {
 			in := claimAny("q", wait)
 			in.Partition = c.partition
@@ -191,8 +194,14 @@ func TestAWaitingClaimLooksForALeader(t *testing.T) {
 		if e := <-claim(0); !refused(e) {
 			t.Errorf("%s: a claim that does not wait: %v, %v", c.name, e.out, e.err)
 		}
+		leaders := apitest.LeadersOf(strings.Split(c.leaders, ", ")...)
+		goesOn := func() {
+			for range int(c.patience/claimSlice) - 1 {
+				look()
+			}
+		}
 		ended := claim(60_000)
-		look()
+		goesOn()
 		r.n.Lead(nil)
 		r.n.Mu.Lock()
 		r.n.Ready = map[uint16]bool{0: true}
@@ -201,12 +210,9 @@ func TestAWaitingClaimLooksForALeader(t *testing.T) {
 		if e := <-ended; e.err != nil || len(e.out.GetTasks()) != 1 {
 			t.Errorf("%s: this node leads now: %v, %v", c.name, e.out, e.err)
 		}
-		seen()
-		r.n.Lead(apitest.LeadersOf(strings.Split(c.leaders, ", ")...))
+		r.n.Lead(leaders)
 		ended = claim(60_000)
-		for range int(leaderPatience/claimSlice) - 1 {
-			look()
-		}
+		goesOn()
 		r.clock.Advance(claimSlice)
 		if e := <-ended; !refused(e) {
 			t.Errorf("%s: no leader came: %v, %v", c.name, e.out, e.err)
@@ -217,6 +223,58 @@ func TestAWaitingClaimLooksForALeader(t *testing.T) {
 		}
 		if e := <-ended; e.err != nil || len(e.out.GetTasks()) != 0 {
 			t.Errorf("%s: it was ended: %v, %v", c.name, e.out, e.err)
+		}
+	}
+}
+
+func TestAClaimThatHasWaitedLongLooksForTheNextLeaderToo(t *testing.T) {
+	partition := uint32(0)
+	for name, at := range map[string]*uint32{"any partition": nil, "one partition": &partition} {
+		r := wideRig(t, "", "", "", "")
+		r.n.OnClaimAt = func(_ context.Context, p core.Partition, s core.ClaimSpec) ([]core.Assigned, error) {
+			for left := s.Wait.Duration(); ; left -= claimSlice {
+				switch _, _, known := r.n.Leader(p); {
+				case !known:
+					return nil, core.Unavailable{Reason: "no_leader"}
+				case r.n.Backlog(p, nil):
+					return []core.Assigned{{Task: core.PlacedID(1e12, p.Index, 4, [9]byte{1}), Token: 2}}, nil
+				case left <= 0:
+					return nil, nil
+				}
+				<-r.clock.NewTimer(claimSlice).C()
+			}
+		}
+		armed := r.clock.Armed() + 1
+		waits := func() {
+			apitest.Eventually(t, "it waits: "+name, func() bool { return r.clock.Armed() == armed })
+		}
+		ended := make(chan error, 1)
+		go func() {
+			in := claimAny("q", 60_000)
+			in.Partition = at
+			out, err := r.tasks().Claim(apitest.As("acme/all"), in)
+			if err == nil && len(out.GetTasks()) != 1 {
+				err = errors.New("no task")
+			}
+			ended <- err
+		}()
+		pass := func(d time.Duration) {
+			for range int(d / claimSlice) {
+				waits()
+				r.clock.Advance(claimSlice)
+			}
+		}
+		pass(2 * leaderPatience)
+		r.n.Lead(apitest.LeadersOf("?", "?", "?", "?"))
+		pass(leaderPatience - 2*claimSlice)
+		waits()
+		r.n.Mu.Lock()
+		r.n.Ready = map[uint16]bool{0: true}
+		r.n.Mu.Unlock()
+		r.n.Lead(nil)
+		r.clock.Advance(claimSlice)
+		if err := <-ended; err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
