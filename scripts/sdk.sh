@@ -18,13 +18,13 @@ python() {
 	[ -x .cache/py/bin/pytest ] || return 0
 	local py=$PWD/.cache/py/bin
 	cd sdk/python
-	"$py/ruff" format --check -q . ../../examples/python && "$py/ruff" check -q . ../../examples/python && "$py/mypy" --no-error-summary && timeout -k 10 300 "$py/pytest" -p no:cacheprovider
+	"$py/ruff" format --check -q . ../../examples/python && "$py/ruff" check -q . ../../examples/python && "$py/mypy" --no-error-summary && timeout -k 10 600 "$py/pytest" -p no:cacheprovider
 }
 
 typescript() {
 	[ -x sdk/typescript/node_modules/.bin/vitest ] || return 0
 	cd sdk/typescript
-	npx biome check . ../../examples/typescript && scripts/types.sh typescript-7 && npx tsdown --config tsdown.agent.config.ts --silent && timeout -k 10 300 npx vitest run --reporter=dot
+	npx biome check . ../../examples/typescript && scripts/types.sh typescript-7 && npx tsdown --config tsdown.agent.config.ts --silent && timeout -k 10 600 npx vitest run --reporter=dot
 }
 
 # Both at once: their tests mostly wait.

@@ -49,8 +49,9 @@ shots)
 	npx biome check .
 	npx tsc --noEmit
 	npx vitest run --reporter=dot
-	# Three files at once: each has a browser and servers of its own, and waits for its pages most of the time.
-	timeout -k 10 "${MILLRACE_UI_WIDE:+1}300" node --test --test-concurrency=3 e2e/
+	# Three files at once: each has a browser and servers of its own, and waits for its pages most of the time. The limit is for
+	# one that hangs.
+	timeout -k 10 "${MILLRACE_UI_WIDE:+1}600" node --test --test-concurrency=3 e2e/
 	;;
 *)
 	echo "ui: $1 must be setup, generate or shots" >&2

@@ -32,6 +32,14 @@ export const narrow = wide ? false : "only with MILLRACE_UI_WIDE=1";
 /** Slows the browser down by this factor, and its requests by up to 50 ms times it, to find tests that rely on speed. */
 const slow = Number(process.env["MILLRACE_UI_SLOW"] ?? 1);
 
+/** The servers that this process has started and that run. @type {Set<import("node:child_process").ChildProcess>} */
+const started = new Set();
+process.once("exit", () => {
+	for (const p of started) p.kill("SIGKILL");
+});
+// The runner of tests ends its files so when its own time is over.
+process.once("SIGTERM", () => process.exit(143));
+
 /** A millrace process in development mode, with a directory of its own. */
 export class Server {
 	/** @param {string} dir @param {string[]} flags */
@@ -64,6 +72,8 @@ export class Server {
 	async began(p) {
 		this.process = p;
 		this.out = "";
+		started.add(p);
+		p.once("exit", () => started.delete(p));
 		for (const s of [p.stdout, p.stderr]) s.on("data", (d) => (this.out += d));
 		await new Promise((done, fail) => {
 			const look = () => {
