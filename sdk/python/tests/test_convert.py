@@ -8,13 +8,15 @@ import decimal
 import enum
 import subprocess
 import sys
+import threading
+import typing
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, NewType, TypedDict
 
 import pytest
 
-from millrace_sdk import codec
+from millrace_sdk import codec, convert
 from millrace_sdk.convert import ConvertError
 
 UTC = datetime.timezone.utc
@@ -178,3 +180,63 @@ def test_nothing_that_is_optional_is_imported() -> None:
     )
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+@dataclasses.dataclass
+class Branch:
+    """Has itself as a part, by way of Twig, and a part whose type is found slowly."""
+
+    twig: Twig | None
+    leaf: Leaf
+
+
+@dataclasses.dataclass
+class Twig:
+    branch: Branch | None
+
+
+@dataclasses.dataclass
+class Leaf:
+    n: _found_slowly()  # type: ignore[valid-type]
+
+
+begun = threading.Event()
+others_done = threading.Event()
+
+
+def _found_slowly() -> type:
+    if not begun.is_set():
+        begun.set()
+        assert others_done.wait(60)
+    return int
+
+
+def test_threads_may_use_a_type_while_another_thread_makes_what_reads_it() -> None:
+    value = {"twig": {"branch": {"twig": None, "leaf": {"n": 1}}}, "leaf": {"n": 2}}
+    whole = Branch(Twig(Branch(None, Leaf(1))), Leaf(2))
+    first: list[Any] = []
+    thread = threading.Thread(target=lambda: first.append(convert.loader(Branch)(value, "")))
+    thread.start()
+    try:
+        assert begun.wait(60)
+        assert convert.loader(Twig)(value["twig"], "") == whole.twig
+        assert convert.loader(Branch)(value, "") == whole
+    finally:
+        others_done.set()
+        thread.join()
+    assert first == [whole]
+    assert convert.loader(Branch) is convert.loader(Branch)
+
+
+def test_a_type_that_cannot_be_made_leaves_no_part_of_it_behind() -> None:
+    @dataclasses.dataclass
+    class Odd:
+        point: Point
+        odd: complex
+
+    for _ in range(2):
+        with pytest.raises(TypeError, match="complex"):
+            convert.loader(typing.get_type_hints(Odd)["odd"])
+        with pytest.raises(TypeError, match="complex"):
+            convert.loader(Odd)
+    assert convert.loader(Point)([1, 2], "") == Point(1, 2)

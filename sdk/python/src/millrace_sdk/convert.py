@@ -14,6 +14,7 @@ import enum
 import json
 import re
 import sys
+import threading
 import types
 import typing
 from collections.abc import Callable, Sequence
@@ -125,7 +126,17 @@ def parse(data: bytes) -> Any:
         raise ConvertError(f"it must be JSON: {e}") from e
 
 
-_loaders: dict[Any, Load] = {}
+_loaders: dict[Any, Load] = {}  # by type; each is whole, with all that it calls
+
+
+class _Making(threading.local):
+    """What a thread makes now, by type. Threads that need the same type make it each for itself."""
+
+    def __init__(self) -> None:
+        self.loads: dict[Any, Load] = {}
+
+
+_making = _Making()
 
 
 def loader(tp: Any) -> Load:
@@ -134,15 +145,28 @@ def loader(tp: Any) -> Load:
         found = _loaders.get(tp)
     except TypeError:  # a type that cannot be a key, such as Annotated with a list
         return _make(tp)
-    if found is None:
-        # A type that has itself as a part finds the way through the table.
-        _loaders[tp] = lambda v, at: _loaders[tp](v, at)
-        try:
-            found = _loaders[tp] = _make(tp)
-        except BaseException:
-            del _loaders[tp]
-            raise
-    return found
+    if found is not None:
+        return found
+    loads = _making.loads
+    found = loads.get(tp)
+    if found is not None:
+        return found
+    # A type that has itself as a part is read by what is made here at last.
+    made: list[Load] = []
+    outermost = not loads
+    loads[tp] = lambda v, at: made[0](v, at)
+    try:
+        made.append(_make(tp))
+        loads[tp] = made[0]
+        if outermost:  # what is made for its parts may call it: other threads see all of them when all are whole
+            _loaders.update(loads)
+        return made[0]
+    except BaseException:
+        del loads[tp]
+        raise
+    finally:
+        if outermost:
+            loads.clear()
 
 
 def _bad(at: str, want: str, v: Any) -> ConvertError:
