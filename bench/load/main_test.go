@@ -127,14 +127,15 @@ func TestAThrottledDriverIsReportedAsTheWall(t *testing.T) {
 	}
 }
 
-// punctual is Queue with pumps that call once in each period, at most: how long a call takes does not matter where it ends within that.
+// punctual is Queue with pumps that call once in each period, in its middle: how long a call takes does not matter where it ends
+// within half of it, and windows, which begin and end near the ends of periods, hold as many calls as periods.
 func punctual(period time.Duration) bench.Driver {
 	return func(ctx context.Context, rig *bench.Rig) error {
 		q := newQueueRun(rig)
 		pump := q.pump()
 		began := time.Now()
 		q.call = func(ctx context.Context, p *bench.Pump) {
-			<-time.After(period - time.Since(began)%period)
+			<-time.After(period - (time.Since(began)+period/2)%period)
 			pump(ctx, p)
 		}
 		return q.run(ctx)
