@@ -12,12 +12,15 @@
 package localport
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
+	"time"
 )
 
 // bounds is a range of port numbers, both ends included.
@@ -118,13 +121,21 @@ func (p *Ports) hold(n int) int {
 			return i
 		}
 		p.locks = append(p.locks, lock)
-		lis, err := net.Listen("tcp4", address(p.first+i))
-		if err != nil {
+		if !unused(p.first + i) {
 			return i
 		}
-		_ = lis.Close() // it has no connections yet
 	}
 	return -1
+}
+
+// unused reports whether nothing listens on a number. It does not listen there itself: a program that this process starts at that moment
+// has a copy of each socket until it runs, so that the number would stay taken after the socket is closed here.
+func unused(number int) bool {
+	conn, err := net.DialTimeout("tcp4", address(number), time.Second)
+	if err == nil {
+		_ = conn.Close() // nothing was sent
+	}
+	return errors.Is(err, syscall.ECONNREFUSED)
 }
 
 func address(number int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(number)) }

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -206,5 +207,39 @@ func TestTooManyNumbersAreRefused(t *testing.T) {
 		if p, err := reserve(contested, n); err == nil || !strings.Contains(err.Error(), "must be 1 to 1000") {
 			t.Errorf("%d numbers: %v, %v", n, p, err)
 		}
+	}
+}
+
+// A program that is being started has copies of this process's sockets until it runs.
+func TestANumberIsFreeAtOnceWhileProgramsAreStarted(t *testing.T) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	over := make(chan struct{})
+	defer close(over)
+	for range 4 {
+		all.Go(func() {
+			for {
+				select {
+				case <-over:
+					return
+				default:
+					_ = exec.Command("true").Run() // nothing is asked of it
+				}
+			}
+		})
+	}
+	for range 500 {
+		p, err := Reserve(3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, at := range p.Addresses() {
+			lis, err := net.Listen("tcp", at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = lis.Close() // it has no connections
+		}
+		p.Release()
 	}
 }

@@ -106,7 +106,7 @@ func (c *nodes) serveAlone(dir string, change func(o *server.Options)) *server.R
 	if change != nil {
 		change(&o)
 	}
-	r, err := server.Start(bounded(c.t, 30*time.Second), o)
+	r, err := startAt(bounded(c.t, 30*time.Second), o)
 	noErr(c.t, err)
 	c.t.Cleanup(func() { _ = r.Close(0) })
 	return r
@@ -272,7 +272,7 @@ func TestASurvivorOfALostMajorityGoesOn(t *testing.T) {
 		t.Fatalf("recover ended with %d\n%s", e.code, e.out)
 	}
 	whole(t, data)
-	if _, err := server.Start(ctx, c.options(survivor)); server.ExitCode(err) != 23 {
+	if _, err := startAt(ctx, c.options(survivor)); server.ExitCode(err) != 23 {
 		t.Errorf("as a node of the old cluster: %v", err)
 	}
 

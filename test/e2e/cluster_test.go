@@ -85,7 +85,7 @@ func (c *nodes) options(i int) server.Options {
 }
 
 func (c *nodes) start(i int) {
-	r, err := server.Start(bounded(c.t, 30*time.Second), c.options(i))
+	r, err := startAt(bounded(c.t, 30*time.Second), c.options(i))
 	if err != nil {
 		c.t.Errorf("start node %d: %v", i+1, err)
 		return

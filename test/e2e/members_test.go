@@ -121,7 +121,7 @@ func (c *nodes) grown(member int, flags ...string) (token string) {
 
 func (c *nodes) open(i int, o server.Options) {
 	c.t.Helper()
-	r, err := server.Start(bounded(c.t, 30*time.Second), o)
+	r, err := startAt(bounded(c.t, 30*time.Second), o)
 	if err != nil {
 		c.t.Fatalf("start node %d: %v", i+1, err)
 	}
@@ -140,7 +140,7 @@ func (c *nodes) leaves(i int, o server.Options) {
 		c.t.Errorf("node %d serves on though it was removed", i+1)
 	}
 	c.stop(i)
-	if r, err := server.Start(bounded(c.t, 30*time.Second), o); server.ExitCode(err) != 23 {
+	if r, err := startAt(bounded(c.t, 30*time.Second), o); server.ExitCode(err) != 23 {
 		c.t.Errorf("a start of removed node %d: %v", i+1, err)
 		if r != nil {
 			noErr(c.t, r.Close(0))
@@ -256,7 +256,7 @@ func TestALearnerTakesThePlaceOfANodeThatIsDown(t *testing.T) {
 	if got := states(t, ctx, c.client(3), ids); got[millrace.Ready] != len(ids) {
 		t.Errorf("%v are there", got)
 	}
-	if r, err := server.Start(bounded(t, 30*time.Second), c.options(1)); server.ExitCode(err) != 23 {
+	if r, err := startAt(bounded(t, 30*time.Second), c.options(1)); server.ExitCode(err) != 23 {
 		t.Errorf("the node that was replaced while it was down starts: %v", err)
 		if r != nil {
 			noErr(t, r.Close(0))
@@ -344,7 +344,7 @@ func TestMembershipIsRefusedByName(t *testing.T) {
 		t.Errorf("a second change: %s", said)
 	}
 	i := c.place()
-	if _, err := server.Start(bounded(t, 30*time.Second), c.joinOptions(i, 0, "mrj_wrong")); err == nil || !strings.Contains(err.Error(), "join_token") {
+	if _, err := startAt(bounded(t, 30*time.Second), c.joinOptions(i, 0, "mrj_wrong")); err == nil || !strings.Contains(err.Error(), "join_token") {
 		t.Errorf("a node with another token: %v", err)
 	}
 	c.operate(0, "cancel")

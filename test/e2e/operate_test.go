@@ -277,7 +277,7 @@ func TestANodeWithAnotherNumberOfShardsIsRefusedByName(t *testing.T) {
 	c.change = func(o *server.Options) { first(o); o.Shards, o.Dir = 3, filepath.Join(c.dir, "odd") }
 	o := c.options(2)
 	go func() {
-		r, err := server.Start(ctx, o)
+		r, err := startAt(ctx, o)
 		if err == nil {
 			err = r.Close(0)
 		}

@@ -2,10 +2,12 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -135,3 +137,15 @@ func got[T any](t *testing.T) func(v T, err error) T {
 }
 
 func newID() string { return millrace.NewID() }
+
+// startAt is server.Start at an address that a server of this process has had. A program that is being started has copies of this
+// process's sockets until it runs, so that an address may stay taken for a moment after its server has ended.
+func startAt(ctx context.Context, o server.Options) (*server.Running, error) {
+	for {
+		r, err := server.Start(ctx, o)
+		if !errors.Is(err, syscall.EADDRINUSE) || ctx.Err() != nil {
+			return r, err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
