@@ -2,18 +2,42 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pathlib
+import random
 import signal
 import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import millrace_sdk as mr
+
+
+def _reserve(n: int) -> list[socket.socket]:
+    """Take n ports on which nothing listens, by the UDP sockets of the same numbers, as the tests of all languages do.
+
+    The kernel draws none of them by itself. They are free again when the sockets are closed.
+    """
+    held: list[socket.socket] = []
+    while len(held) < n:
+        lock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            lock.bind(("127.0.0.1", random.randrange(10_000, 32_700)))
+        except OSError:  # another test has it
+            lock.close()
+            continue
+        with socket.socket() as s:
+            unused = s.connect_ex(lock.getsockname()) == errno.ECONNREFUSED
+        if unused:
+            held.append(lock)
+        else:
+            lock.close()
+    return held
 
 
 class Cluster:
@@ -29,12 +53,8 @@ class Cluster:
         (base / "tokens.yaml").write_text(
             f"tokens:\n  - name: test\n    tenant: default\n    hash: {row['hash']}\n    roles: [admin, operator]\n"
         )
-        # All ports are taken before one is let go, so that they differ.
-        with ExitStack() as held:
-            taken = [held.enter_context(socket.socket()) for _ in range(2 * nodes)]
-            for s in taken:
-                s.bind(("127.0.0.1", 0))
-            ports = [f"127.0.0.1:{s.getsockname()[1]}" for s in taken]
+        self._reserved = _reserve(2 * nodes)
+        ports = [f"127.0.0.1:{lock.getsockname()[1]}" for lock in self._reserved]
         self._peers, self.api = ports[:nodes], ports[nodes:]
         self._running: dict[int, subprocess.Popen[str]] = {}
 
@@ -90,6 +110,8 @@ class Cluster:
     def close(self) -> None:
         for node in list(self._running):
             self.kill(node)
+        for lock in self._reserved:
+            lock.close()
 
 
 @contextmanager

@@ -1,27 +1,40 @@
 // A cluster of three nodes on this machine.
 import { type ChildProcess, execFile, execFileSync, spawn } from "node:child_process";
+import { createSocket, type Socket } from "node:dgram";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { createServer, type Server } from "node:net";
+import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 
-/** Addresses of ports that were free a moment ago. */
-async function freePorts(n: number): Promise<string[]> {
-	const held = await Promise.all(
-		Array.from(
-			{ length: n },
-			() =>
-				new Promise<Server>((resolve, reject) => {
-					const s = createServer();
-					s.once("error", reject);
-					s.listen(0, "127.0.0.1", () => resolve(s));
-				}),
-		),
-	);
-	const out = held.map((s) => `127.0.0.1:${(s.address() as { port: number }).port}`);
-	await Promise.all(held.map((s) => new Promise((closed) => s.close(closed))));
-	return out;
+/**
+ * Takes ports on which nothing listens, by the UDP sockets of the same numbers, as the tests of all languages do. The kernel draws none of
+ * them by itself. They are free again when the sockets are closed.
+ */
+async function reserve(n: number): Promise<Socket[]> {
+	const held: Socket[] = [];
+	while (held.length < n) {
+		const port = 10_000 + Math.floor(Math.random() * 22_700);
+		const lock = createSocket("udp4");
+		const bound = await new Promise<boolean>((done) => {
+			lock.once("error", () => done(false)); // another test has it
+			lock.bind({ port, address: "127.0.0.1", exclusive: true }, () => done(true));
+		});
+		if (bound && (await unused(port))) held.push(lock.unref());
+		else lock.close();
+	}
+	return held;
+}
+
+function unused(port: number): Promise<boolean> {
+	return new Promise((done) => {
+		const s = connect({ port, host: "127.0.0.1" });
+		s.once("connect", () => {
+			s.destroy();
+			done(false);
+		});
+		s.once("error", (e: NodeJS.ErrnoException) => done(e.code === "ECONNREFUSED"));
+	});
 }
 
 export class Node {
@@ -64,6 +77,7 @@ export class Node {
 export class Cluster {
 	readonly nodes: Node[] = [];
 	readonly token: string;
+	readonly #reserved: Socket[] = [];
 	readonly #dir = mkdtempSync(join(tmpdir(), "millrace-"));
 
 	/** Makes a cluster, which start starts. */
@@ -75,7 +89,8 @@ export class Cluster {
 
 	static async start(binary: string): Promise<Cluster> {
 		const c = new Cluster(binary);
-		const ports = await freePorts(6);
+		c.#reserved.push(...(await reserve(6)));
+		const ports = c.#reserved.map((lock) => `127.0.0.1:${lock.address().port}`);
 		const peers = [0, 1, 2].map((i) => `${i + 1}=${ports[i]}/${ports[i + 3]}`).join(",");
 		for (let i = 0; i < 3; i++) {
 			const config = join(c.#dir, "init", `n${i + 1}`, "millrace.yaml");
@@ -123,6 +138,7 @@ export class Cluster {
 
 	async stop(): Promise<void> {
 		await Promise.all(this.nodes.map((n) => n.kill()));
+		for (const lock of this.#reserved) lock.close();
 		rmSync(this.#dir, { recursive: true, force: true });
 	}
 }
