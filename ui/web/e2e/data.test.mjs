@@ -297,9 +297,18 @@ test("the funnel has the numbers of the answer, a fault its place, and a missing
 	assert.equal(await mark.innerText(), "w");
 
 	await page.getByLabel("Judge: ruleset").selectOption("safety@1");
+	let go = () => {};
+	const held = new Promise((done) => (go = () => done(undefined)));
+	await page.route("**/v1/rulesets/safety*", async (route) => {
+		await held;
+		await route.continue();
+	});
 	await page.getByRole("button", { name: "Rules…" }).click();
 	const dialog = page.getByRole("dialog");
-	await dialog.getByLabel("Rules as JSON").fill('[{"id":"new","when":"years >\\n  huge","severity":"block"}]');
+	const rules = dialog.getByLabel("Rules as JSON");
+	assert.equal(await rules.isEditable(), false, "before the rules are there");
+	go();
+	await rules.fill('[{"id":"new","when":"years >\\n  huge","severity":"block"}]');
 	await dialog.getByRole("button", { name: "Publish" }).click();
 	await dialog.getByText("line 2, column 3").waitFor();
 	assert.equal(await dialog.locator("mark").innerText(), "h");

@@ -644,7 +644,14 @@ function RulesDialog({
 			</label>
 			<label className="field">
 				Rules as JSON, in the order in which they are judged
-				<textarea rows={16} value={shown} onChange={(e) => setText(e.target.value)} spellCheck={false} />
+				{/* What is typed before the rules are there would be mixed with them. */}
+				<textarea
+					rows={16}
+					value={shown}
+					readOnly={found.isLoading}
+					onChange={(e) => setText(e.target.value)}
+					spellCheck={false}
+				/>
 			</label>
 			{fault ? (
 				<p className="failed" role="alert">
