@@ -119,8 +119,7 @@ type leaderSearch struct {
 
 // again waits before the next look, and reports whether there is to be one. elsewhere says that another node leads.
 func (l *leaderSearch) again(ctx context.Context, elsewhere bool) bool {
-	clock := l.c.s.o.Clock
-	now := clock.Boot()
+	now := l.c.s.o.Clock.Boot()
 	if !l.on {
 		l.on, l.since = true, now
 	}
@@ -132,14 +131,7 @@ func (l *leaderSearch) again(ctx context.Context, elsewhere bool) bool {
 	if left <= 0 {
 		return false
 	}
-	timer := clock.NewTimer(min(left, claimSlice))
-	defer timer.Stop()
-	select {
-	case <-timer.C():
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return l.c.s.sleep(ctx, min(left, claimSlice)) == nil
 }
 
 // found ends the search: this node leads a partition.
@@ -271,13 +263,21 @@ func (s *Server) beginClaim(ctx context.Context, spec *core.ClaimSpec) (*call, e
 		// What is waited here is taken off, so that the whole call waits no longer than it was asked to.
 		pause := min(spec.Wait.Duration(), namespaceWait)
 		spec.Wait -= core.MillisOf(pause)
-		timer := s.o.Clock.NewTimer(pause)
-		select {
-		case <-timer.C():
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, ctx.Err()
+		if err := s.sleep(ctx, pause); err != nil {
+			return nil, err
 		}
+	}
+}
+
+// sleep waits for a span of the server's clock. An error is that of ctx, which ended first.
+func (s *Server) sleep(ctx context.Context, d time.Duration) error {
+	timer := s.o.Clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

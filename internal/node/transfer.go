@@ -87,7 +87,7 @@ func (s *shard) moves(st replog.Status) bool {
 	m, now := &s.transfer, s.n.o.Clock.Boot()
 	r := m.request.Load()
 	hangs := s.n.o.Log.Writing() >= diskPatience
-	if hangs || s.n.leaving.Load() || s.n.who().drained(s.n.o.Replica) {
+	if hangs || s.n.leadsNothing() {
 		r = &transferRequest{until: now + 1}
 	}
 	switch {
@@ -158,7 +158,7 @@ func (s *shard) heir(to, last uint64) (best replog.Progress) {
 func (s *shard) moved(leading bool) {
 	m := &s.transfer
 	m.holding, m.rest, m.tried = false, 0, 0
-	if leading && (s.n.leaving.Load() || s.n.who().drained(s.n.o.Replica)) {
+	if leading && s.n.leadsNothing() {
 		m.rest = s.n.o.Clock.Boot() + transferPause
 	}
 	m.request.Store(nil)
@@ -168,6 +168,9 @@ func (s *shard) moved(leading bool) {
 		m.keeps.Store(false)
 	}
 }
+
+// leadsNothing reports whether this node is to lead no shard: it is about to stop, or an operator has drained it.
+func (n *Node) leadsNothing() bool { return n.leaving.Load() || n.who().drained(n.o.Replica) }
 
 // ask asks for the shard's leadership to move.
 func (s *shard) ask(to uint64, until time.Duration) *transferRequest {

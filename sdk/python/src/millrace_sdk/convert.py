@@ -161,11 +161,8 @@ def loader(tp: Any) -> Load:
         if outermost:  # what is made for its parts may call it: other threads see all of them when all are whole
             _loaders.update(loads)
         return made[0]
-    except BaseException:
-        del loads[tp]
-        raise
     finally:
-        if outermost:
+        if outermost:  # what was not made to the end is forgotten, with its parts
             loads.clear()
 
 
