@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { createSocket } from "node:dgram";
 import { mkdtempSync, rmSync } from "node:fs";
-import { createServer } from "node:net";
+import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { atEnd, binary, made, Server, writeTokens } from "./rig.mjs";
@@ -22,9 +22,12 @@ async function reserve(port) {
 	const free =
 		bound &&
 		(await new Promise((done) => {
-			const s = createServer();
-			s.once("error", () => done(false));
-			s.listen({ port, host: "127.0.0.1", exclusive: true }, () => s.close(() => done(true)));
+			const s = connect({ port, host: "127.0.0.1" });
+			s.once("connect", () => {
+				s.destroy();
+				done(false);
+			});
+			s.once("error", (/** @type {NodeJS.ErrnoException} */ e) => done(e.code === "ECONNREFUSED"));
 		}));
 	if (free) {
 		lock.unref();
