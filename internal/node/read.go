@@ -308,9 +308,17 @@ func showKey(k *core.QueueKey, shift core.Millis) {
 	show(shift, &k.OldestReady, &k.Paused.Since, &k.Until)
 }
 
-// NamespaceConfig reads the configuration of the partition's namespace.
+// NamespaceConfig reads the configuration of the partition's namespace. Error: removedFact where that was removed.
 func (n *Node) NamespaceConfig(ctx context.Context, p core.Partition, o core.ReadOptions) (c core.NamespaceConfig, at core.At, err error) {
 	at, err = n.read(ctx, p, o, func(v core.View) error {
+		// That there is one tells that the namespace is there, and this node may not know yet that it was removed.
+		cleared, err := commit.Cleared(v, p)
+		switch {
+		case err != nil:
+			return err
+		case cleared:
+			return removedFact
+		}
 		c, err = commit.NamespaceConfig(v, p)
 		return err
 	})

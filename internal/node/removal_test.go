@@ -72,6 +72,9 @@ func TestThoseWhoWaitOnARemovedNamespaceAreTold(t *testing.T) {
 	if p := r.propose(core.Commit{Ops: []core.Op{&core.KVPut{Keyspace: "k", Key: []byte("x")}}}); p.Err != nil || p.Results[0].Refusal == nil || p.Results[0].Refusal.Fact != removedFact {
 		t.Errorf("a put at an old cache: %+v", p)
 	}
+	if c, _, err := r.node.NamespaceConfig(ctx, r.ns, core.ReadOptions{}); !errors.Is(err, removedFact) {
+		t.Errorf("its configuration at an old cache: %+v, %v", c, err)
+	}
 	if _, _, err := r.node.Claim(ctx, r.ns, core.ClaimSpec{Queues: []core.GrantQueue{{Name: "q", Weight: 1}}, Max: 1, Wait: 60_000}); !errors.Is(err, removedFact) {
 		t.Errorf("a claim at an old cache: %v", err)
 	}
