@@ -196,7 +196,7 @@ func (s *Server) embed(ctx context.Context, r core.EmbedRequest) ([]core.Embeddi
 	}
 	// Profiles tell it from the rest of the call.
 	pprof.SetGoroutineLabels(embedStage)
-	defer pprof.SetGoroutineLabels(ctx)
+	defer pprof.SetGoroutineLabels(NoStage)
 	out, err := s.o.Embedder.Embed(ctx, r)
 	if err != nil {
 		return nil, edge.FactOf(err, false)

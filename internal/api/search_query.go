@@ -234,7 +234,7 @@ func weigh(q *core.SearchQuery, in *pb.SearchRequest, semantic bool) core.Fact {
 // SearchState where the embedder does not fit, DeadlineExceeded with the stage in which the time was
 // over, Unavailable where too many searches wait.
 func (ss *SearchService) Search(ctx context.Context, in *pb.SearchRequest) (*pb.SearchResponse, error) {
-	f, err := ss.Find(ctx, in)
+	f, err := ss.Find(ctx, in, time.Duration(ss.s.Limits.SearchTimeoutMs)*time.Millisecond)
 	if err != nil {
 		return nil, err
 	}
@@ -252,12 +252,12 @@ type Found struct {
 	Response *pb.SearchResponse
 }
 
-// Find searches, and keeps the search if that is asked for.
+// Find searches for at most the given time, and keeps the search if that is asked for.
 // It is Search without the rows as messages. Stages are in this order because each costs more than the
 // one before: reading the request, rights, vector, turn, search.
-func (ss *SearchService) Find(ctx context.Context, in *pb.SearchRequest) (*Found, error) {
+func (ss *SearchService) Find(ctx context.Context, in *pb.SearchRequest, most time.Duration) (*Found, error) {
 	pprof.SetGoroutineLabels(ParseStage)
-	defer pprof.SetGoroutineLabels(ctx)
+	defer pprof.SetGoroutineLabels(NoStage)
 	c, err := ss.ofCollection(ctx, in.GetCollection())
 	if err != nil {
 		return nil, err
@@ -271,7 +271,7 @@ func (ss *SearchService) Find(ctx context.Context, in *pb.SearchRequest) (*Found
 		return nil, fact
 	}
 	// All stages together: embedding, waiting for a turn, reading.
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(timeout.Duration(), searchTimeoutDefault))
+	ctx, cancel := context.WithTimeout(ctx, min(most, cmp.Or(timeout.Duration(), searchTimeoutDefault)))
 	defer cancel()
 	out := &pb.SearchResponse{Consistency: "linearizable", TookUs: new(pb.TookMicros)}
 	if q.Read.Stale {

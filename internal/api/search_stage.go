@@ -10,6 +10,8 @@ import (
 var (
 	ParseStage = stageLabels("parse")
 	embedStage = stageLabels("embed")
+	// NoStage ends a stage. The context of a call would too, but a label is looked for in all contexts that it was made from.
+	NoStage = context.Background()
 )
 
 // stageLabels is a context with the label of a stage, for pprof.

@@ -48,6 +48,8 @@ type Embedding struct {
 // EmbeddedText is a vector that an embedder keeps, in forms that are made once.
 type EmbeddedText interface {
 	JSON() []byte // an array of numbers
+	// Words are those that cut makes of text, kept if text is the first that is asked for.
+	Words(text string, cut func(text string) []string) []string
 }
 
 // SearchGate is who may be found at all.

@@ -32,6 +32,7 @@ type Vector struct {
 
 	query atomic.Pointer[vector.Query]
 	json  atomic.Pointer[[]byte]
+	words atomic.Pointer[textWords]
 	// Its entry in the cache, which must learn when the vector takes more memory; nil if it is not
 	// kept.
 	entry atomic.Pointer[cacheEntry]
@@ -47,6 +48,40 @@ func (v *Vector) Query() *vector.Query {
 		v.grow(int64(len(v.Floats)))
 	}
 	return v.query.Load()
+}
+
+// textWords are the words of one text.
+type textWords struct {
+	text  string
+	words []string
+}
+
+// Words returns the words of text, which cut makes of it. They are kept for the first text that is asked for: a text that is
+// longer than its embedder takes is cut, so that one vector may be that of several texts.
+func (v *Vector) Words(text string, cut func(text string) []string) []string {
+	kept := v.words.Load()
+	if kept == nil {
+		kept = &textWords{text, cut(text)}
+		if v.words.CompareAndSwap(nil, kept) {
+			v.grow(kept.bytes())
+		}
+	}
+	if kept.text != text {
+		return cut(text)
+	}
+	return kept.words
+}
+
+// wordBytes is about what a word takes in addition to its own bytes.
+const wordBytes = 16
+
+// bytes is about what the text and its words take.
+func (t *textWords) bytes() int64 {
+	n := len(t.text)
+	for _, w := range t.words {
+		n += len(w) + wordBytes
+	}
+	return int64(n)
 }
 
 // JSON returns the vector as an array of numbers, in the fewest digits that read back as the same float32.

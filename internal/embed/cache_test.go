@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -82,6 +83,31 @@ func TestAVectorsJSONReadsBackTheSame(t *testing.T) {
 	}
 	if math.Abs(float64(v.Query().Vector()[0])-1) > 0 {
 		t.Error("the query has another vector")
+	}
+}
+
+func TestAVectorKeepsTheWordsOfItsFirstText(t *testing.T) {
+	c := NewCache(100, 1<<20)
+	v := ask(t, lexicalEmbedder(t, c), "first second").Vector
+	before, calls := c.Stats().Bytes, 0
+	cut := func(text string) []string {
+		calls++
+		return strings.Fields(text)
+	}
+	for range 2 {
+		if got := v.Words("first second", cut); !slices.Equal(got, []string{"first", "second"}) {
+			t.Errorf("%q", got)
+		}
+	}
+	if grown := c.Stats().Bytes - before; calls != 1 || grown != 12+11+2*wordBytes {
+		t.Errorf("the text was cut %d times, and %d bytes are counted", calls, grown)
+	}
+	// A text that its embedder cuts to the same one has words of its own.
+	if got := v.Words("first second third", cut); !slices.Equal(got, []string{"first", "second", "third"}) {
+		t.Errorf("%q", got)
+	}
+	if got := v.Words("first second", cut); len(got) != 2 {
+		t.Errorf("%q", got)
 	}
 }
 

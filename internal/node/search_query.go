@@ -24,9 +24,12 @@ func (n *Node) Search(ctx context.Context, p core.Partition, q *core.SearchQuery
 	}
 	r := &retrieval.Request{
 		Query: queryOf(q), K: q.K, Candidates: q.Candidates, OnlyEligible: q.EligibleOnly, DenseWeight: q.Dense,
-		Words: q.Words, WordWeight: q.Lexical,
+		WordWeight: q.Lexical,
 		DecayField: q.DecayField, HalfLife: q.HalfLife.Duration(), Exact: q.Exact, Explain: q.Explain, Width: q.Width, Partial: q.Partial,
 		Stop: func() bool { return ctx.Err() != nil },
+	}
+	if q.Lexical > 0 {
+		r.Words = wordsOf(q)
 	}
 	out := &core.SearchAnswer{At: at}
 	if r.Gate, err = gateOf(&q.Gate); err != nil {
@@ -45,7 +48,7 @@ func (n *Node) Search(ctx context.Context, p core.Partition, q *core.SearchQuery
 	}
 	clock := stageClock{n: n, out: out}
 	r.At = clock.enter
-	defer pprof.SetGoroutineLabels(ctx)
+	defer pprof.SetGoroutineLabels(context.Background())
 	found, err := c.index.Search(r)
 	stage := clock.stage
 	clock.end()
@@ -62,6 +65,14 @@ func queryOf(q *core.SearchQuery) *vector.Query {
 		return kept.Query()
 	}
 	return vector.NewQuery(q.Vector)
+}
+
+// wordsOf are the words of a search, cut once for a text that the embedder keeps.
+func wordsOf(q *core.SearchQuery) []string {
+	if q.Embedded != nil {
+		return q.Embedded.Words(q.Words, retrieval.QueryWords)
+	}
+	return retrieval.QueryWords(q.Words)
 }
 
 // searched waits until a search may read, and for the index of its collection.

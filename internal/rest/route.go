@@ -57,6 +57,8 @@ type Route struct {
 	rights auth.Rights
 	// waits says that the request may wait for a task, or for its end: it gets more time.
 	waits bool
+	// bounds says that the handler sets a deadline itself, at the call's limit or before: one timer less.
+	bounds bool
 	// ofSessions says that the route is of sessions of browsers: a server without them does not have it.
 	ofSessions bool
 	// most bounds the body in bytes; 0: the limit rest_body does.

@@ -97,7 +97,7 @@ func searchRoutes() []*Route {
 		{
 			Method: http.MethodPost, Path: "/v1/matrix/search", Repeat: RepeatRead, Native: searchesService + "Search", Body: "SearchRequest", Answer: "SearchResponse", Status: statusOK,
 			Doc:    "Find who passes the gate, and of them who fits best. There are never fewer results than k, or than rows that pass gate and judge.",
-			fields: fieldNames(searchRequestFields), handle: (*restCall).search,
+			fields: fieldNames(searchRequestFields), bounds: true, handle: (*restCall).search,
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/recordings/{search_id}", Native: searchesService + "GetRecording", Answer: "GetRecordingResponse", Status: statusOK,
@@ -147,7 +147,7 @@ func begunIf(begun bool) int {
 func (c *restCall) embed() error {
 	// Profiles tell the reading of large vectors from the search.
 	pprof.SetGoroutineLabels(api.ParseStage)
-	defer pprof.SetGoroutineLabels(c.ctx)
+	defer pprof.SetGoroutineLabels(api.NoStage)
 	in := new(pb.EmbedRequest)
 	if err := readBody(c, in, embedRequestFields); err != nil {
 		return err
@@ -165,12 +165,12 @@ func (c *restCall) embed() error {
 // A deadline is that of the search itself, which is a part of the body.
 func (c *restCall) search() error {
 	pprof.SetGoroutineLabels(api.ParseStage)
-	defer pprof.SetGoroutineLabels(c.ctx)
+	defer pprof.SetGoroutineLabels(api.NoStage)
 	in := new(pb.SearchRequest)
 	if err := readBody(c, in, searchRequestFields); err != nil {
 		return err
 	}
-	f, err := c.s.Searches().Find(c.ctx, in)
+	f, err := c.s.Searches().Find(c.ctx, in, c.limit())
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/api"
@@ -171,6 +172,25 @@ func TestASearchWhoseTimeIsUpNamesItsStage(t *testing.T) {
 	for _, ef := range []string{"15", "1001"} {
 		if e := failed(t, r.do("POST", "/v1/matrix/search", body+`,"ef":`+ef+`}`).expect(t, "ef", http.StatusBadRequest)); e.Field != "ef" {
 			t.Errorf("ef %s: %+v", ef, e)
+		}
+	}
+}
+
+// A search over REST takes no longer than other calls, whatever it asks for.
+func TestASearchOverRESTEndsWithinTheLimitOfACall(t *testing.T) {
+	r := newRESTRig(t, edge.Limits{RESTCallMs: 1})
+	r.n.AddTask(r.t, "acme", apitest.ID(1)) // makes the namespace
+	r.n.OnSearch = func(ctx context.Context, _ *core.SearchQuery) (*core.SearchAnswer, error) {
+		if end, ok := ctx.Deadline(); !ok || time.Until(end) > time.Millisecond {
+			return nil, errors.New("it has longer")
+		}
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	for _, timeout := range []string{"", `,"timeout":"60s"`} {
+		a := r.do("POST", "/v1/matrix/search", `{"collection":"ws","query_text":"x"`+timeout+`}`).expect(t, "late", http.StatusGatewayTimeout)
+		if e := failed(t, a); e.Code != "DEADLINE_EXCEEDED" {
+			t.Errorf("timeout %q: %+v", timeout, e)
 		}
 	}
 }

@@ -308,19 +308,26 @@ func (c *restCall) serve() (err error) {
 	if c.r.ContentLength != 0 && route.Body == "" && !route.Raw {
 		return edge.Invalid(strictjson.Document, "is not allowed on this route")
 	}
-	limit := time.Duration(c.s.Limits.RESTCallMs) * time.Millisecond
-	// What a client asks to wait for comes on top: here the longer of both limits, for the handler holds
-	// the client to its own.
-	if route.waits {
-		limit += time.Duration(max(c.s.Limits.ClaimWaitMs, c.s.Limits.ResultWaitMs)) * time.Millisecond
+	if route.bounds {
+		return route.handle(c)
 	}
-	if route.Streams {
-		limit = eventsFor
-	}
-	ctx, cancel := context.WithTimeout(c.ctx, limit)
+	ctx, cancel := context.WithTimeout(c.ctx, c.limit())
 	defer cancel()
 	c.ctx = ctx
-	return c.route.handle(c)
+	return route.handle(c)
+}
+
+// limit is how long the call may take.
+func (c *restCall) limit() time.Duration {
+	limit := time.Duration(c.s.Limits.RESTCallMs) * time.Millisecond
+	switch {
+	case c.route.Streams:
+		return eventsFor
+	case c.route.waits:
+		// What a client asks to wait for comes on top: here the longer of both limits, for the handler holds the client to its own.
+		return limit + time.Duration(max(c.s.Limits.ClaimWaitMs, c.s.Limits.ResultWaitMs))*time.Millisecond
+	}
+	return limit
 }
 
 // headerBytes is about what the request line and the headers took on the wire.

@@ -32,10 +32,10 @@ func TestWordsOfPointsAndQueries(t *testing.T) {
 		t.Errorf("%v of %d, want %v", got, words.length, want)
 	}
 	long := strings.Repeat("x", 10_000)
-	if one, other := queryWords(long), queryWords(long+"y"); len(one) != 1 || len(one[0]) > longWord || one[0] == other[0] {
+	if one, other := QueryWords(long), QueryWords(long+"y"); len(one) != 1 || len(one[0]) > longWord || one[0] == other[0] {
 		t.Errorf("long words: %q and %q", one, other)
 	}
-	if got := queryWords("b a B á 日本 本"); !slices.Equal(got, []string{"b", "a", "日本", "本"}) {
+	if got := QueryWords("b a B á 日本 本"); !slices.Equal(got, []string{"b", "a", "日本", "本"}) {
 		t.Errorf("words of a query: %q", got)
 	}
 }
@@ -62,7 +62,7 @@ func TestTextsAreFoundByWhatReadsTheSame(t *testing.T) {
 		"STRASSE": "de", "koln": "de", "本": "ja", "文": "ja", "本語": "ja", "ｺｰﾋｰ": "kana", "ー": "kana", "검": "ko", "\u1112\u1161\u11ab\u1100\u116e\u11a8": "ko",
 		"กาแฟ": "th", "🚀": "emoji", "ΟΔΥΣΣΕΥΣ": "el", "izmir": "tr", "abc12": "wide",
 	} {
-		a := find(t, x, func(q *Request) { q.Words, q.WordWeight, q.DenseWeight, q.K = query, 1, 0, 3 })
+		a := find(t, x, func(q *Request) { q.Words, q.WordWeight, q.DenseWeight, q.K = QueryWords(query), 1, 0, 3 })
 		if len(a.Results) == 0 || a.Results[0].ID != want || a.Results[0].Lexical <= 0 {
 			t.Errorf("%q: %s, want %s first", query, idsOf(a), want)
 		}
@@ -185,7 +185,7 @@ func (w *wordWorld) check(change func(q *Request)) Plan {
 	t.Helper()
 	text, words, _ := w.sentence(7)
 	a := find(t, w.x, func(q *Request) {
-		q.Words, q.WordWeight, q.DenseWeight, q.K = text, 0.75, 0.25, 1000
+		q.Words, q.WordWeight, q.DenseWeight, q.K = QueryWords(text), 0.75, 0.25, 1000
 		q.Query = vector.NewQuery(randomVector(w.r))
 		change(q)
 	})
@@ -250,13 +250,13 @@ func TestCandidatesAreTheBestByTheSumOfNearnessAndWords(t *testing.T) {
 		found, all := 0, 0
 		for range 40 {
 			text, _, _ := w.sentence(6)
-			if len(queryWords(text)) == 0 {
+			if len(QueryWords(text)) == 0 {
 				continue
 			}
 			q := vector.NewQuery(randomVector(w.r))
 			ask := func(exact bool) *Answer {
 				return find(t, w.x, func(s *Request) {
-					s.Query, s.Words, s.WordWeight, s.DenseWeight, s.Exact = q, text, 0.5, 0.5, exact
+					s.Query, s.Words, s.WordWeight, s.DenseWeight, s.Exact = q, QueryWords(text), 0.5, 0.5, exact
 				})
 			}
 			got, want := ask(false), ask(true)
@@ -286,7 +286,7 @@ func TestCandidatesAreTheBestByTheSumOfNearnessAndWords(t *testing.T) {
 func TestWordsScoreTheSameByRowAndByWord(t *testing.T) {
 	w := newWordWorld(t, 400)
 	text, _, _ := w.sentence(9)
-	lex := &lexical{words: queryWords(text)}
+	lex := &lexical{words: QueryWords(text)}
 	var buf scratch
 	w.x.mu.RLock()
 	v := w.x.in.snapshot()
@@ -345,7 +345,7 @@ func BenchmarkWords5k(b *testing.B) {
 	}{{"all", nil, 0.1}, {"all-without-words", nil, 0}, {"some", some, 0.1}, {"some-without-words", some, 0}} {
 		b.Run(c.name, func(b *testing.B) {
 			q := &Request{
-				Query: vector.NewQuery(v), K: 10, DenseWeight: 1, Words: "need word0x0 word1x0 word3x2 word5x9 word8x7 word9x1 word12x3 word15x1", WordWeight: c.weight,
+				Query: vector.NewQuery(v), K: 10, DenseWeight: 1, Words: QueryWords("need word0x0 word1x0 word3x2 word5x9 word8x7 word9x1 word12x3 word15x1"), WordWeight: c.weight,
 				Gate: Gate{ValidAt: noon, IDsIn: c.ids, HasIDsIn: c.ids != nil},
 			}
 			b.ReportAllocs()

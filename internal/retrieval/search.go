@@ -52,7 +52,7 @@ type Request struct {
 	RuleParams   map[string]any // as params of the rules; nil = those of the gate
 	OnlyEligible bool           // conditional rows do not count
 	DenseWeight  float64        // of the dot product
-	Words        string         // of the query, for texts that have them
+	Words        []string       // of the query, as QueryWords cuts them, for texts that have them
 	WordWeight   float64        // of how well texts fit; 0 = words do not count
 	DecayField   string         // of type time; empty = no decay
 	HalfLife     time.Duration  // positive if there is a decay field
@@ -164,7 +164,7 @@ func (x *Index) Search(r *Request) (*Answer, error) {
 	defer s.release()
 	s.enter(StageGate)
 	if r.WordWeight > 0 {
-		s.lex = &lexical{words: queryWords(r.Words)}
+		s.lex = &lexical{words: r.Words}
 	}
 	var err error
 	if s.gated, err = x.pass(&r.Gate, s.lex, s.scratch, r.Stop); err != nil {

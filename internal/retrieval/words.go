@@ -73,8 +73,8 @@ func (s *Schema) spell(payload []byte) (out text) {
 // hundredths, rounded to whole times, and once at least.
 func timesOf(t core.TextField) int { return int(max(1, (t.Weight+50)/100)) }
 
-// queryWords are the words of a query, each once, in their order.
-func queryWords(text string) (list []string) {
+// QueryWords are the words of a query, each once, in their order.
+func QueryWords(text string) (list []string) {
 	var cutter words.Cutter
 	cutter.Each(text, func(word []byte) {
 		word = shorten(word)
