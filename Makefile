@@ -10,7 +10,7 @@ VERSION ?= $(or $(shell git describe --tags --always --dirty 2>/dev/null),dev)
 TOOL := go tool -modfile=tools/go.mod
 
 build: ## build ./bin/millrace
-	go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/millrace ./cmd/millrace
+	go build -trimpath -pgo=cmd/millrace/hot.pgo -ldflags '-X main.version=$(VERSION)' -o bin/millrace ./cmd/millrace
 
 demo: build ## build, then run real work through a server in a temporary directory
 	./bin/millrace demo

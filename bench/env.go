@@ -29,7 +29,7 @@ func Environment(ctx context.Context, c *Config) (Env, error) {
 				e.Commit = s.Value
 			case "vcs.modified":
 				e.Dirty = s.Value == "true"
-			case "-tags", "-ldflags", "-race", "-trimpath", "CGO_ENABLED", "GOAMD64", "GOARM64", "GOEXPERIMENT":
+			case "-tags", "-ldflags", "-race", "-trimpath", "-pgo", "CGO_ENABLED", "GOAMD64", "GOARM64", "GOEXPERIMENT":
 				e.Build[s.Key] = s.Value
 			}
 		}
