@@ -2,10 +2,14 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"runtime"
+	"runtime/debug"
 	"sync"
+	"time"
 
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/env"
 )
 
 // searchesPerCPU is how many searches run at once on each processor: more would only take its caches from each other.
@@ -20,6 +24,8 @@ func searchesAtOnce() (all, each int) {
 
 // admission lets a bounded number of searches run. Others wait: those of one tenant in their order, tenants in turn.
 type admission struct {
+	clock env.Clock
+
 	mu sync.Mutex // guards the fields below
 	// running is how many searches have a turn, holds how many of them each tenant has.
 	running int
@@ -33,25 +39,50 @@ type admission struct {
 	queues map[string][]*waiter
 }
 
-// waiter is a search that waits. turn is closed when it has one.
-type waiter struct{ turn chan struct{} }
+// waiter is a search that waits for its turn, and then for its end.
+type waiter struct {
+	tenant string
+	search func()
+	// ended is closed when search has returned or panicked.
+	ended chan struct{}
+	// panicked is what search panicked with, and where; empty if it returned.
+	panicked string
+}
 
-// enter waits for a turn; leave must follow.
-func (a *admission) enter(ctx context.Context, tenant string, most int64) (leave func(), err error) {
+// run searches and wakes the caller. A panic is the caller's.
+func (w *waiter) run() {
+	defer close(w.ended)
+	defer func() {
+		if v := recover(); v != nil {
+			w.panicked = fmt.Sprintf("%v\n%s", v, debug.Stack())
+		}
+	}()
+	w.search()
+}
+
+// do runs search in its turn, and returns when it has ended, or an error if it was not run. A search that need not wait runs here.
+// One that waits is run by a goroutine that goes from one to the next: its stack and what searches read stay in the caches of a
+// processor, and the caller is woken once, when all is done.
+func (a *admission) do(ctx context.Context, tenant string, most int64, search func()) error {
 	all, each := searchesAtOnce()
-	leave = func() { a.leave(tenant) }
 	a.mu.Lock()
 	// A search does not pass others of its own tenant.
 	if a.running < all && a.holds[tenant] < each && len(a.queues[tenant]) == 0 {
 		a.take(tenant)
 		a.mu.Unlock()
-		return leave, nil
+		defer func() {
+			if next := a.leave(tenant); next != nil {
+				go a.serve(next)
+			}
+		}()
+		search()
+		return nil
 	}
 	if a.waiting >= most {
 		a.mu.Unlock()
-		return nil, errSearchesWaiting
+		return errSearchesWaiting
 	}
-	w := &waiter{make(chan struct{})}
+	w := &waiter{tenant: tenant, search: search, ended: make(chan struct{})}
 	if a.queues == nil {
 		a.queues = make(map[string][]*waiter)
 	}
@@ -62,18 +93,36 @@ func (a *admission) enter(ctx context.Context, tenant string, most int64) (leave
 	a.waiting++
 	a.mu.Unlock()
 	select {
-	case <-w.turn:
-		return leave, nil
+	case <-w.ended:
 	case <-ctx.Done():
+		a.mu.Lock()
+		gone := a.drop(tenant, w)
+		a.mu.Unlock()
+		if gone {
+			return core.DeadlineExceeded{Stage: "wait"}
+		}
+		<-w.ended // it has its turn: it finds out itself that its time is over
 	}
-	a.mu.Lock()
-	// The end of the wait and a turn may come together: one that has a turn must give it back.
-	gone := a.drop(tenant, w)
-	a.mu.Unlock()
-	if !gone { // its turn came at the same time
-		leave()
+	if w.panicked != "" {
+		panic(w.panicked) // of the search, which goes on in its caller as if it had run here
 	}
-	return nil, core.DeadlineExceeded{Stage: "wait"}
+	return nil
+}
+
+// serveFor is how long searches run one after the other before other goroutines may have the processor.
+const serveFor = time.Millisecond
+
+// serve runs a search that has its turn, and then those whose turn comes by that.
+func (a *admission) serve(w *waiter) {
+	began := a.clock.Boot()
+	for w != nil {
+		w.run()
+		w = a.leave(w.tenant)
+		if now := a.clock.Boot(); now-began >= serveFor {
+			runtime.Gosched()
+			began = a.clock.Boot()
+		}
+	}
 }
 
 // errSearchesWaiting says that no more searches may wait.
@@ -127,8 +176,8 @@ func (a *admission) take(tenant string) {
 }
 
 // leave ends one of a tenant, and lets those run that may now: of the tenant that has waited longest and has not as many as it
-// may have, if there is one.
-func (a *admission) leave(tenant string) {
+// may have, if there is one. It returns one of them, which the caller must serve; any others run by themselves.
+func (a *admission) leave(tenant string) (next *waiter) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.running--
@@ -138,22 +187,27 @@ func (a *admission) leave(tenant string) {
 	all, each := searchesAtOnce()
 	// More than one may get a turn: this one may have been the last that held its tenant's up.
 	for i := 0; i < len(a.turns) && a.running < all; {
-		next := a.turns[i]
-		if a.holds[next] >= each {
+		of := a.turns[i]
+		if a.holds[of] >= each {
 			i++
 			continue
 		}
 		// The tenant goes to the end of the line if it has more that wait.
 		a.turns = append(a.turns[:i:i], a.turns[i+1:]...)
-		q := a.queues[next]
-		close(q[0].turn)
-		a.waiting--
-		a.take(next)
-		if len(q) > 1 {
-			a.queues[next] = q[1:]
-			a.turns = append(a.turns, next)
+		q := a.queues[of]
+		if next == nil {
+			next = q[0]
 		} else {
-			delete(a.queues, next)
+			go a.serve(q[0])
+		}
+		a.waiting--
+		a.take(of)
+		if len(q) > 1 {
+			a.queues[of] = q[1:]
+			a.turns = append(a.turns, of)
+		} else {
+			delete(a.queues, of)
 		}
 	}
+	return next
 }

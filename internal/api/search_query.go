@@ -384,10 +384,10 @@ func (c *call) queryVector(ctx context.Context, def *core.Collection, in *pb.Sea
 	return nil
 }
 
-// turn waits until the indexes of a collection are loaded, then until this node shows what the search must see, and then for a
-// turn. It is done in this order, so that those that wait for something else than a processor take no turn from the others.
-// reads has one entry for each partition. leave gives the turn back, and must be called.
-func (c *call) turn(ctx context.Context, q *core.SearchQuery) (reads []settled, leave func(), err error) {
+// inTurn waits until the indexes of a collection are loaded, then until this node shows what the search must see, and then runs
+// search in its turn. It is done in this order, so that those that wait for something else than a processor take no turn from the
+// others. reads has one entry for each partition. An error says that search was not run.
+func (c *call) inTurn(ctx context.Context, q *core.SearchQuery, search func(reads []settled)) error {
 	// First what may take longest: an index that is read from the disk.
 	for i := range c.t.parts {
 		p := c.t.in(i)
@@ -395,19 +395,18 @@ func (c *call) turn(ctx context.Context, q *core.SearchQuery) (reads []settled, 
 			continue
 		}
 		if err := c.awaitLoaded(ctx, p, q.Collection); err != nil {
-			return nil, nil, err
+			return err
 		}
 	}
 	if err := c.ofSome(ctx, &q.Read); err != nil {
-		return nil, nil, err
+		return err
 	}
 	// One wait for each partition, before the turn: a call that waits for a majority uses no processor.
-	reads = make([]settled, c.t.parts)
+	reads := make([]settled, c.t.parts)
 	for i := range c.t.parts {
 		reads[i] = c.settle(ctx, c.t.in(i), q)
 	}
-	leave, err = c.s.searches.enter(ctx, c.who.Tenant, c.s.Limits.SearchesWaiting)
-	return reads, leave, err
+	return c.s.searches.do(ctx, c.who.Tenant, c.s.Limits.SearchesWaiting, func() { search(reads) })
 }
 
 // awaitLoaded waits until the index of a collection is loaded, as one of the searches that may wait.
@@ -422,18 +421,14 @@ func (c *call) awaitLoaded(ctx context.Context, p core.Partition, collection str
 	return c.s.node.search.Loaded(ctx, p, collection)
 }
 
-// searchInTurn waits for a turn and searches, and gives the turn back also if the search panics: the calls above recover.
-func (c *call) searchInTurn(ctx context.Context, q *core.SearchQuery, out *pb.SearchResponse) (*core.SearchAnswer, error) {
-	reads, leave, err := c.turn(ctx, q)
-	if err != nil {
-		return nil, err
+// searchInTurn waits for a turn and searches.
+func (c *call) searchInTurn(ctx context.Context, q *core.SearchQuery, out *pb.SearchResponse) (answer *core.SearchAnswer, err error) {
+	var failed error
+	err = c.inTurn(ctx, q, func(reads []settled) { answer, failed = c.searchAll(ctx, q, reads, out) })
+	if err == nil && failed != nil {
+		err = searchFailed(ctx, "read", failed)
 	}
-	defer leave()
-	answer, err := c.searchAll(ctx, q, reads, out)
-	if err != nil {
-		return nil, searchFailed(ctx, "read", err)
-	}
-	return answer, nil
+	return answer, err
 }
 
 // settled is how a partition is read once what must be waited for is there, or why it cannot be read.
@@ -608,29 +603,35 @@ func (ss *SearchService) CountPoints(ctx context.Context, in *pb.CountPointsRequ
 	if fact := c.mayGate(def, &q.Gate); fact != nil {
 		return nil, fact
 	}
-	reads, leave, err := c.turn(ctx, q)
+	var all core.GateCounts
+	var at core.At
+	var failed error
+	err = c.inTurn(ctx, q, func(reads []settled) { all, at, failed = c.countAll(ctx, q, reads) })
 	if err != nil {
 		return nil, err
 	}
-	defer leave()
-	var all core.GateCounts
-	var at core.At
+	if failed != nil {
+		return nil, searchFailed(ctx, "read", failed)
+	}
+	return &pb.CountPointsResponse{Count: all.Passed, Gate: showGate(&all), At: ShowAt(at)}, nil
+}
+
+// countAll counts in each partition.
+func (c *call) countAll(ctx context.Context, q *core.SearchQuery, reads []settled) (all core.GateCounts, at core.At, err error) {
 	for i := range c.t.parts {
-		var one core.GateCounts
-		var oneAt core.At
-		err := reads[i].err
-		if err == nil {
-			one, oneAt, err = ss.search.Count(ctx, c.t.in(i), reads[i].of(q))
+		if err := reads[i].err; err != nil {
+			return all, at, err
 		}
+		one, oneAt, err := c.s.node.search.Count(ctx, c.t.in(i), reads[i].of(q))
 		if err != nil {
-			return nil, searchFailed(ctx, "read", err)
+			return all, at, err
 		}
 		all.Add(one)
 		if at = oneAt; c.t.several() {
 			merge(&at, oneAt)
 		}
 	}
-	return &pb.CountPointsResponse{Count: all.Passed, Gate: showGate(&all), At: ShowAt(at)}, nil
+	return all, at, nil
 }
 
 // Embed makes vectors of texts.

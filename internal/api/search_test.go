@@ -8,6 +8,7 @@ import (
 	"math"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/millrace/millrace/internal/api/apitest"
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/edge"
+	"github.com/millrace/millrace/internal/env"
 )
 
 // turns is an admission whose searches note when they have their turn.
@@ -24,15 +26,23 @@ type turns struct {
 	order []string
 }
 
+// newTurns has nothing running.
+func newTurns() *turns { return &turns{admission: admission{clock: env.SystemClock{}}} }
+
 // take fills turns that are free, and returns what ends them.
 func (a *turns) take(t *testing.T, tenant string, n int) (leaves []func()) {
 	t.Helper()
 	for range n {
-		leave, err := a.enter(t.Context(), tenant, 0)
-		if err != nil {
-			t.Fatal(err)
+		running, end := a.running, make(chan struct{})
+		go func() {
+			if err := a.do(t.Context(), tenant, 0, func() { <-end }); err != nil {
+				t.Error(err)
+			}
+		}()
+		if synctest.Wait(); a.running != running+1 {
+			t.Fatalf("%d run, want one more than %d", a.running, running)
 		}
-		leaves = append(leaves, leave)
+		leaves = append(leaves, func() { close(end) })
 	}
 	return leaves
 }
@@ -40,13 +50,9 @@ func (a *turns) take(t *testing.T, tenant string, n int) (leaves []func()) {
 // wait has a search wait that ends as soon as it has its turn.
 func (a *turns) wait(ctx context.Context, tenant, name string) {
 	go func() {
-		leave, err := a.enter(ctx, tenant, 4)
-		if err != nil {
+		if err := a.do(ctx, tenant, 4, func() { a.order = append(a.order, name) }); err != nil {
 			a.order = append(a.order, name+" gave up")
-			return
 		}
-		a.order = append(a.order, name)
-		leave()
 	}()
 	synctest.Wait()
 }
@@ -65,7 +71,7 @@ func (a *turns) end(t *testing.T, leaves []func()) {
 
 func TestSearchesWaitForTheirTurnAndTenantsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var a turns
+		a := newTurns()
 		all, each := searchesAtOnce()
 		var leaves []func()
 		for i := 0; len(leaves) < all; i++ {
@@ -76,7 +82,7 @@ func TestSearchesWaitForTheirTurnAndTenantsTakeTurns(t *testing.T) {
 		a.wait(t.Context(), "acme", "acme 2")
 		a.wait(ctx, "acme", "acme 3")
 		a.wait(t.Context(), "rival", "rival 1")
-		if _, err := a.enter(t.Context(), "other", 4); !errors.Is(err, core.Unavailable{Reason: "overloaded", Limit: "searches_waiting"}) {
+		if err := a.do(t.Context(), "other", 4, nil); !errors.Is(err, core.Unavailable{Reason: "overloaded", Limit: "searches_waiting"}) {
 			t.Errorf("beyond the limit: %v", err)
 		}
 		cancel()
@@ -93,7 +99,7 @@ func TestSearchesWaitForTheirTurnAndTenantsTakeTurns(t *testing.T) {
 // What one tenant may run at once keeps neither another's searches nor calls that are none from running.
 func TestATenantMayRunOneSearchLessThanThereAreThreads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var a turns
+		a := newTurns()
 		_, each := searchesAtOnce()
 		if each != max(1, runtime.GOMAXPROCS(0)-1) {
 			t.Errorf("%d at once of a tenant", each)
@@ -114,6 +120,57 @@ func TestATenantMayRunOneSearchLessThanThereAreThreads(t *testing.T) {
 		synctest.Wait()
 		if want := []string{"rival 1", "acme 1"}; !slices.Equal(a.order, want) {
 			t.Errorf("turns %q, want %q", a.order, want)
+		}
+		a.end(t, leaves[1:])
+	})
+}
+
+// A search that waited runs elsewhere: its panic is its caller's all the same, and it holds no other up.
+func TestASearchThatPanicsInItsTurnEndsForItsCallerAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newTurns()
+		_, each := searchesAtOnce()
+		leaves := a.take(t, "acme", each)
+		got := make(chan any, 1)
+		go func() {
+			defer func() { got <- recover() }()
+			_ = a.do(t.Context(), "acme", 4, func() { panic("out of range") })
+		}()
+		synctest.Wait()
+		a.wait(t.Context(), "acme", "acme 2")
+		leaves[0]()
+		synctest.Wait()
+		if text := fmt.Sprint(<-got); !strings.Contains(text, "out of range") || !strings.Contains(text, "search_test.go") {
+			t.Errorf("the caller has %s", text)
+		}
+		if want := []string{"acme 2"}; !slices.Equal(a.order, want) {
+			t.Errorf("turns %q, want %q", a.order, want)
+		}
+		a.end(t, leaves[1:])
+	})
+}
+
+// A search whose time is over while it runs is waited for: what it writes belongs to its caller.
+func TestASearchThatRunsIsWaitedForAfterItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newTurns()
+		_, each := searchesAtOnce()
+		leaves := a.take(t, "acme", each)
+		ctx, cancel := context.WithCancel(t.Context())
+		end, ended := make(chan struct{}), make(chan error, 1)
+		go func() { ended <- a.do(ctx, "acme", 4, func() { <-end }) }()
+		synctest.Wait()
+		leaves[0]()
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		if len(ended) > 0 {
+			t.Error("the caller went on while its search ran")
+		}
+		close(end)
+		synctest.Wait()
+		if err := <-ended; err != nil {
+			t.Errorf("it was run, and its caller is told %v", err)
 		}
 		a.end(t, leaves[1:])
 	})

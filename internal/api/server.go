@@ -139,7 +139,7 @@ func New(o Options) (*Server, error) {
 	// Everything goes through it, so that no door is left out of the counts.
 	counts := newKeyCounts(o.Backend)
 	o.Backend = counts
-	s := &Server{Edge: e, keys: counts, node: newParts(counts), o: o, codec: newCodec(), shapes: make(shapes)}
+	s := &Server{Edge: e, keys: counts, node: newParts(counts), o: o, codec: newCodec(), shapes: make(shapes), searches: admission{clock: o.Clock}}
 	s.grpc = grpc.NewServer(s.serverOptions()...)
 	// The methods of the contract, those of other packages too: rules and methods are held against one
 	// another.
