@@ -164,7 +164,9 @@ func (n *Node) goBy(r *roster) {
 	n.leaves.Lock()
 	for i := range old.list {
 		m := &old.list[i]
-		if r.member(m.Replica) == nil && m.Replica != n.o.Replica {
+		// A node that joined knows the members of that time, and then applies directories from before it: who is not in them yet was
+		// not removed.
+		if d.Gone(m.Replica) && m.Replica != n.o.Replica {
 			n.goodbyes = append(n.goodbyes, goodbye{m.Node, m.Replica, now + goodbyeFor})
 		}
 	}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -67,6 +68,36 @@ func TestTheWordOfANodeThatIsNoMemberIsHeardOnlyWithoutALeader(t *testing.T) {
 	now = lead.Members()
 	if m := now.OfNode(9); m.API != "stranger.example:1" {
 		t.Errorf("the same directory of a member gives %+v", m)
+	}
+}
+
+// A node that joins is told the members, and then applies directories from before: one that is not in them was not removed.
+func TestANewerMemberThanADirectoryIsNotTakenForRemoved(t *testing.T) {
+	ctx := within(t, time.Minute)
+	c := openCluster(t, 3, Options{})
+	lead := c.boss(ctx)
+	if err := lead.ensureDirectory(ctx); err != nil {
+		t.Fatal(err)
+	}
+	d := lead.Members()
+	newer := core.Member{Replica: d.Next, Node: 9, Peer: "h:1"}
+	start := func() { lead.roster.Store(&roster{list: append(append([]core.Member(nil), d.Members...), newer)}) }
+	told := func() (replicas []uint64) {
+		lead.leaves.Lock()
+		defer lead.leaves.Unlock()
+		for _, g := range lead.goodbyes {
+			replicas = append(replicas, g.replica)
+		}
+		return replicas
+	}
+	start()
+	if lead.learn(d); len(told()) > 0 {
+		t.Errorf("replicas %d are told that they were removed", told())
+	}
+	start()
+	d.Version, d.Next = d.Version+1, d.Next+1
+	if lead.learn(d); !slices.Equal(told(), []uint64{newer.Replica}) {
+		t.Errorf("replicas %d are told that they were removed, want %d", told(), newer.Replica)
 	}
 }
 
