@@ -9,6 +9,7 @@ import (
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/edge"
+	"github.com/millrace/millrace/internal/env"
 )
 
 const (
@@ -131,7 +132,7 @@ func (l *leaderSearch) again(ctx context.Context, elsewhere bool) bool {
 	if left <= 0 {
 		return false
 	}
-	return l.c.s.sleep(ctx, min(left, claimSlice)) == nil
+	return env.Sleep(ctx, l.c.s.o.Clock, min(left, claimSlice)) == nil
 }
 
 // found ends the search: this node leads a partition.
@@ -263,21 +264,9 @@ func (s *Server) beginClaim(ctx context.Context, spec *core.ClaimSpec) (*call, e
 		// What is waited here is taken off, so that the whole call waits no longer than it was asked to.
 		pause := min(spec.Wait.Duration(), namespaceWait)
 		spec.Wait -= core.MillisOf(pause)
-		if err := s.sleep(ctx, pause); err != nil {
+		if err := env.Sleep(ctx, s.o.Clock, pause); err != nil {
 			return nil, err
 		}
-	}
-}
-
-// sleep waits for a span of the server's clock. An error is that of ctx, which ended first.
-func (s *Server) sleep(ctx context.Context, d time.Duration) error {
-	timer := s.o.Clock.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C():
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -8,14 +9,21 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// TestTheWordOfANodeThatIsNoMemberIsHeardOnlyWithoutALeader: such a node may have been removed, and sends no client anywhere.
-func TestTheWordOfANodeThatIsNoMemberIsHeardOnlyWithoutALeader(t *testing.T) {
-	ctx := within(t, time.Minute)
-	c := openCluster(t, 3, Options{})
-	lead := c.boss(ctx)
+// openDirectory is three nodes with a directory of members, and the one that leads.
+func openDirectory(t *testing.T) (ctx context.Context, c *cluster, lead *Node) {
+	t.Helper()
+	ctx = within(t, time.Minute)
+	c = openCluster(t, 3, Options{})
+	lead = c.boss(ctx)
 	if err := lead.ensureDirectory(ctx); err != nil {
 		t.Fatal(err)
 	}
+	return ctx, c, lead
+}
+
+// TestTheWordOfANodeThatIsNoMemberIsHeardOnlyWithoutALeader: such a node may have been removed, and sends no client anywhere.
+func TestTheWordOfANodeThatIsNoMemberIsHeardOnlyWithoutALeader(t *testing.T) {
+	ctx, c, lead := openDirectory(t)
 	told := func(n *Node) core.Directory {
 		d := n.Members()
 		d.Version += 10
@@ -73,12 +81,7 @@ func TestTheWordOfANodeThatIsNoMemberIsHeardOnlyWithoutALeader(t *testing.T) {
 
 // A node that joins is told the members, and then applies directories from before: one that is not in them was not removed.
 func TestANewerMemberThanADirectoryIsNotTakenForRemoved(t *testing.T) {
-	ctx := within(t, time.Minute)
-	c := openCluster(t, 3, Options{})
-	lead := c.boss(ctx)
-	if err := lead.ensureDirectory(ctx); err != nil {
-		t.Fatal(err)
-	}
+	_, _, lead := openDirectory(t)
 	d := lead.Members()
 	newer := core.Member{Replica: d.Next, Node: 9, Peer: "h:1"}
 	start := func() { lead.roster.Store(&roster{list: append(append([]core.Member(nil), d.Members...), newer)}) }
@@ -102,12 +105,7 @@ func TestANewerMemberThanADirectoryIsNotTakenForRemoved(t *testing.T) {
 }
 
 func TestAReplicaProposesOfItsOwnNodeAlone(t *testing.T) {
-	ctx := within(t, time.Minute)
-	c := openCluster(t, 3, Options{})
-	lead := c.boss(ctx)
-	if err := lead.ensureDirectory(ctx); err != nil {
-		t.Fatal(err)
-	}
+	_, _, lead := openDirectory(t)
 	other, own := uint64(0), uint64(0)
 	for id := uint64(1); id <= 3; id++ {
 		if id != lead.Replica() {

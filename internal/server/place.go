@@ -360,14 +360,7 @@ func (r *Running) joined(own Member, directory []byte) (Member, error) {
 
 // pause waits for d, or until ctx ends, whose error it returns.
 func (r *Running) pause(ctx context.Context, d time.Duration) error {
-	timer := r.o.Clock.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C():
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return env.Sleep(ctx, r.o.Clock, d)
 }
 
 // askPlace asks the node at a peer address, which need not be a known peer.

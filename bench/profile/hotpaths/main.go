@@ -14,11 +14,13 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/google/pprof/profile"
+	pb "github.com/google/pprof/profile"
+
+	"github.com/millrace/millrace/bench/profile"
 )
 
 // profileName is the name of the files that are read.
-const profileName = "cpu.pb.gz"
+const profileName = string(profile.CPU) + profile.FileSuffix
 
 // main exits with 1 if a profile cannot be read or there is none.
 func main() {
@@ -35,7 +37,7 @@ func run(out string, dirs []string) error {
 	if out == "" {
 		return errors.New("-o is required")
 	}
-	var found []*profile.Profile
+	var found []*pb.Profile
 	for _, dir := range dirs {
 		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.Name() != profileName {
@@ -52,7 +54,7 @@ func run(out string, dirs []string) error {
 	if len(found) == 0 {
 		return fmt.Errorf("no %s in %q", profileName, dirs)
 	}
-	merged, err := profile.Merge(found)
+	merged, err := pb.Merge(found)
 	if err != nil {
 		return fmt.Errorf("merge %d profiles: %w", len(found), err)
 	}
@@ -65,13 +67,13 @@ func run(out string, dirs []string) error {
 }
 
 // read returns a profile without what belongs to one program or machine.
-func read(path string) (*profile.Profile, error) {
+func read(path string) (*pb.Profile, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	p, err := profile.Parse(f)
+	p, err := pb.Parse(f)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
