@@ -60,6 +60,7 @@ func (c *cluster) join(ctx context.Context, node uint64, disk *replogtest.Disk) 
 func (c *cluster) startJoined(node uint64, d core.Directory) {
 	c.t.Helper()
 	o := c.o
+	o.PeersVersion = d.Version
 	o.Node, o.Replica, o.Joining, o.Address, o.Network = node, d.OfNode(node).Replica, true, fmt.Sprint("n", node), plug{c.wires, node}
 	o.TickEvery = 20 * time.Millisecond
 	for _, m := range d.Members {

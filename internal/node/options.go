@@ -29,6 +29,9 @@ type Options struct {
 	StoreID core.StoreID
 	// The node was taken in later: its logs begin with snapshots.
 	Joining bool
+	// The version of the directory of members that Peers are from, with Joining. This node applies older ones before it has caught
+	// up, and does not go by them: members that came later are not in them.
+	PeersVersion uint64
 	// OnMembers is told who is to be reached, when that changes; it does not wait.
 	OnMembers func([]core.Member)
 	// OnFormat is told the format of entries that this node is about to write or to read, above FormatFirst, and returns when

@@ -156,7 +156,7 @@ func (n *Node) goBy(r *roster) {
 	n.learning.Lock()
 	defer n.learning.Unlock()
 	old, d := n.who(), &r.dir
-	if d.Version < old.dir.Version || d.Version == old.dir.Version && !(old.told && !r.told) {
+	if d.Version < max(old.dir.Version, n.o.PeersVersion) || d.Version == old.dir.Version && !(old.told && !r.told) {
 		return
 	}
 	n.roster.Store(r)
@@ -164,8 +164,8 @@ func (n *Node) goBy(r *roster) {
 	n.leaves.Lock()
 	for i := range old.list {
 		m := &old.list[i]
-		// A node that joined knows the members of that time, and then applies directories from before it: who is not in them yet was
-		// not removed.
+		// A data directory that was made before PeersVersion was kept goes by directories from before it joined: who is not in them
+		// yet was not removed.
 		if d.Gone(m.Replica) && m.Replica != n.o.Replica {
 			n.goodbyes = append(n.goodbyes, goodbye{m.Node, m.Replica, now + goodbyeFor})
 		}

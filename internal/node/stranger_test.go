@@ -104,6 +104,23 @@ func TestANewerMemberThanADirectoryIsNotTakenForRemoved(t *testing.T) {
 	}
 }
 
+// A node that joins applies directories from before it, which lack members that it must reach.
+func TestANodeThatJoinedGoesByNoDirectoryFromBefore(t *testing.T) {
+	_, _, lead := openDirectory(t)
+	d := lead.Members()
+	older := d
+	older.Version, older.Members = d.Version-1, d.Members[:1]
+	lead.o.PeersVersion = d.Version
+	start := &roster{list: d.Members}
+	lead.roster.Store(start)
+	if lead.learn(older); lead.who() != start {
+		t.Errorf("it goes by version %d, of before it joined", lead.Members().Version)
+	}
+	if lead.learn(d); lead.Members().Version != d.Version {
+		t.Errorf("it goes by version %d, want %d", lead.Members().Version, d.Version)
+	}
+}
+
 func TestAReplicaProposesOfItsOwnNodeAlone(t *testing.T) {
 	_, _, lead := openDirectory(t)
 	other, own := uint64(0), uint64(0)

@@ -32,6 +32,7 @@ type Member struct {
 	// says who the members are.
 	Joined  bool           `json:"joined,omitempty"`
 	Members []JoinedMember `json:"members,omitempty"`
+	Version uint64         `json:"version,omitempty"` // of the directory that Members are from; 0: not known
 	Removed bool           `json:"removed,omitempty"` // from the cluster: it never starts again
 	// Number of shards; fixed.
 	Shards int `json:"shards"`

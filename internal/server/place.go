@@ -95,6 +95,7 @@ func (r *Running) placeNode(fsys env.FS, o *node.Options, own Member) error {
 		return err
 	}
 	o.Replica, o.Node, o.Joining, o.Network = own.replica(), r.o.Cluster.Node, own.Joined, peers{r.peers}
+	o.PeersVersion = own.Version
 	a := r.addresses()
 	if o.Address, o.PeerAddress = a.GRPC, a.Peer; hasREST(a.HTTP) {
 		o.HTTP = a.HTTP
@@ -341,7 +342,7 @@ func (r *Running) joined(own Member, directory []byte) (Member, error) {
 	if me == nil {
 		return own, fmt.Errorf("join: node %d is not among the members", r.o.Cluster.Node)
 	}
-	own.Joined, own.Replica, own.Nodes = true, me.Replica, nil
+	own.Joined, own.Replica, own.Nodes, own.Version = true, me.Replica, nil, d.Version
 	for _, m := range d.Members {
 		if m.Node != me.Node || m.Replica == me.Replica {
 			own.Members = append(own.Members, JoinedMember{Replica: m.Replica, Node: m.Node, Name: m.Name, Peer: m.Peer, API: m.API, HTTP: m.HTTP})

@@ -142,11 +142,14 @@ func (h *host) checkConfs() {
 	}
 }
 
-// checkMembers records a directory that is newer than the last one. Replica ids never go back, and
-// each job that ended is counted once.
+// checkMembers records a directory that is newer than the last one. Replica ids never go back, each
+// job that ended is counted once, and a host that joined goes by no directory from before.
 func (h *host) checkMembers() {
 	w := h.w
 	d := h.node.Members()
+	if d.Version > 0 && d.Version < h.version {
+		w.violate("host %d joined with version %d of the directory of members, and goes by version %d", h.id, h.version, d.Version)
+	}
 	if d.Version <= w.members.Version {
 		return
 	}

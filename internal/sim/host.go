@@ -141,7 +141,7 @@ func (h *host) open() error {
 	}
 	h.log = log
 	o := node.Options{
-		Replica: h.replica, Node: h.id, Joining: h.joined, Peers: h.peers(), Address: address(h.id), Network: wire{h},
+		Replica: h.replica, Node: h.id, Joining: h.joined, Peers: h.peers(), PeersVersion: h.version, Address: address(h.id), Network: wire{h},
 		NearEntries: nearEntries, OnRemoved: func() { h.removed = true }, Shards: w.plan.Shards, Dir: dataDir, FS: h.fault,
 		Clock: h.clock, Rand: env.NewSeededRand(w.rng.Uint64()), Log: h.log, Store: h.state, Manual: true,
 		EntryBytes: w.plan.EntryBytes, QueueProposals: w.plan.Proposals, InboxBytes: w.plan.Inbox, DiskReserve: 1,

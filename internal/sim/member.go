@@ -20,8 +20,9 @@ type membership struct {
 	replica uint64
 	// It joined a running cluster, so its logs begin with snapshots.
 	joined bool
-	// The members at the time when it joined.
+	// The members at the time when it joined, and the version of that directory.
 	members []core.Member
+	version uint64
 	// Its replica was removed. It never starts again with this disk.
 	removed bool
 	// It is a spare: neither a member nor about to become one.
@@ -249,6 +250,6 @@ func (h *host) placed(from *host, p core.Proposed, again func()) {
 		return
 	}
 	w.note("host %d is replica %d", h.id, m.Replica)
-	h.replica, h.joined, h.members, h.token = m.Replica, true, slices.Clone(d.Members), core.JoinHash{}
+	h.replica, h.joined, h.members, h.version, h.token = m.Replica, true, slices.Clone(d.Members), d.Version, core.JoinHash{}
 	h.start()
 }

@@ -119,6 +119,16 @@ func (c *nodes) grown(member int, flags ...string) (token string) {
 	return m.Token
 }
 
+// joinedAt is the version of the directory of members that a node was told when it joined, which its data directory keeps.
+func (c *nodes) joinedAt(i int) uint64 {
+	c.t.Helper()
+	b, err := os.ReadFile(filepath.Join(c.options(i).Dir, "MEMBER"))
+	noErr(c.t, err)
+	var file struct{ Member server.Member }
+	noErr(c.t, json.Unmarshal(b, &file))
+	return file.Member.Version
+}
+
 func (c *nodes) open(i int, o server.Options) {
 	c.t.Helper()
 	r, err := startAt(bounded(c.t, 30*time.Second), o)
@@ -206,6 +216,9 @@ func TestAClusterGrowsFromOneNodeToFiveAndShrinksToThreeUnderLoad(t *testing.T) 
 	c.grow(2)
 	c.grow(1)
 	c.votersAre(1, 2, 3, 4, 5)
+	if at, now := c.joinedAt(4), c.running[4].Node().Members().Version; at == 0 || at > now {
+		t.Errorf("the last node keeps that it joined with version %d of the members, of %d", at, now)
+	}
 	k2 := c.client(4)
 	stop2 := c.adding(ctx, k2)
 
