@@ -41,6 +41,7 @@ func TestTheWordOfANodeThatIsNoMemberIsHeardOnlyWithoutALeader(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	c.until(ctx, "it knows that it leads", func() bool { return !lead.shards[0].view.unled.Load() }) // told with a tick
 	before := lead.Members()
 	if introduce(lead, told(lead)); lead.Members().Version != before.Version {
 		t.Error("a leader goes by the word of a stranger")
