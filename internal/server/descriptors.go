@@ -79,7 +79,7 @@ func (o Options) logSizes() (segment, quota int64) {
 	if _, total, err := fs.Disk(o.Dir); err == nil {
 		quota = min(quota, int64(total/10))
 	}
-	return segmentBytes(fs, o.Dir), quota
+	return segmentBytes(fs, o.Dir, o.Reserve), quota
 }
 
 // openDescriptors returns how many descriptors this process has open; 0 where the system does not

@@ -287,7 +287,7 @@ func (r *Running) openData(ctx context.Context, fs env.FS) (err error) {
 	}
 	if r.log, err = wal.Open(wal.Options{
 		FS: obs.TimeSyncs(fs, o.Clock, r.admin.syncs), Clock: o.Clock, Dir: filepath.Join(o.Dir, "wal"), NoSync: o.Durability == None, ArchiveDir: o.ArchiveDir,
-		SegmentBytes: segmentBytes(fs, o.Dir), QueueBytes: memory.LogQueue, CacheBytes: memory.LogCache,
+		SegmentBytes: segmentBytes(fs, o.Dir, o.Reserve), QueueBytes: memory.LogQueue, CacheBytes: memory.LogCache,
 	}); err != nil {
 		return fmt.Errorf("open log: %w", err)
 	}
@@ -354,12 +354,18 @@ func (r *Running) roomToStart(fs env.FS) (err error) {
 }
 
 // segmentBytes returns the size of log segments for the disk of dir, from 256 KiB to 64 MiB: at
-// most 1/128 of the disk where possible, and less than the ballast, which makes room for one
-// segment when the disk is full.
-func segmentBytes(fs env.FS, dir string) int64 {
-	size := int64(64 << 20)
-	_, total, err := fs.Disk(dir)
-	for err == nil && size > 256<<10 && uint64(size) > total/128 {
+// most 1/128 of the disk where possible, and at most half of the ballast, which makes room for one
+// segment when the disk is full. reserve is the size of the ballast, 0 the default of BallastSize;
+// one below 16 MiB counts as that, since each segment takes a descriptor.
+func segmentBytes(fs env.FS, dir string, reserve int64) int64 {
+	size, most := int64(64<<20), int64(64<<20)
+	if reserve > 0 {
+		most = max(reserve/2, 8<<20)
+	}
+	if _, total, err := fs.Disk(dir); err == nil {
+		most = min(most, int64(total/128))
+	}
+	for size > 256<<10 && size > most {
 		size /= 2
 	}
 	return size

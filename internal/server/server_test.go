@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/edge"
+	"github.com/millrace/millrace/internal/env"
 	"github.com/millrace/millrace/internal/errs"
 	"github.com/millrace/millrace/internal/replog/wal"
 	"github.com/millrace/millrace/internal/store"
@@ -106,6 +107,36 @@ func TestEachKindOfFailureHasItsExitCode(t *testing.T) {
 	} {
 		if got := ExitCode(c.err); got != c.want {
 			t.Errorf("%v: exit code %d, want %d", c.err, got, c.want)
+		}
+	}
+}
+
+// disk is a file system whose disk has total bytes, all of them free.
+type disk struct {
+	env.FS
+	total uint64
+}
+
+func (d disk) Disk(string) (free, total uint64, err error) { return d.total, d.total, nil }
+
+// When the disk is full, the ballast makes room for a segment: a segment is smaller, also where the settings say how large the ballast is.
+func TestASegmentOfTheLogFitsIntoTheBallast(t *testing.T) {
+	for _, c := range []struct {
+		total         uint64
+		reserve, want int64
+	}{
+		{1 << 40, 0, 64 << 20},
+		{1 << 40, 128 << 20, 64 << 20},
+		{1 << 40, 127 << 20, 32 << 20},
+		{1 << 40, 16 << 20, 8 << 20},
+		{1 << 30, 0, 8 << 20},
+		{64 << 20, 1 << 20, 512 << 10},
+		{64 << 20, 0, 512 << 10},
+		{1 << 20, 0, 256 << 10},
+		{1 << 40, 1, 8 << 20},
+	} {
+		if got := segmentBytes(disk{total: c.total}, "", c.reserve); got != c.want {
+			t.Errorf("a disk of %d bytes, a ballast of %d: segments of %d bytes, want %d", c.total, c.reserve, got, c.want)
 		}
 	}
 }

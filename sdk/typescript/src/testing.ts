@@ -269,6 +269,8 @@ export async function devServer(o: { binary?: string; http?: boolean } = {}): Pr
 		o.http ? "127.0.0.1:0" : "off",
 		"--admin",
 		"off",
+		"--disk-reserve",
+		"16777216",
 		"--token-file",
 		token,
 	];

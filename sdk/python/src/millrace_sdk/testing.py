@@ -474,6 +474,8 @@ def dev_server(binary: str | None = None, *, timeout: float = 20.0) -> Generator
             "127.0.0.1:0",
             "--admin",
             "off",
+            "--disk-reserve",
+            "16777216",
             "--ready-file",
             str(ready),
             "--token-file",
