@@ -74,7 +74,7 @@ func serve(args []string) error {
 	}
 	o.AdminSocket = os.Getenv("MILLRACE_SERVE_ADMIN_SOCKET")
 	o.Dir, o.Listen, o.HTTP, o.Admin, o.Shards, o.TokensFile = *dir, *listen, *http, *admin, *shards, *tokens
-	o.Durability = server.Durability(*durability)
+	o.Durability, o.Reserve = server.Durability(*durability), 16<<20
 	if o.TokensFile == "" {
 		if err := dev(&o, *file); err != nil {
 			return err

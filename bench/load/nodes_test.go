@@ -99,7 +99,7 @@ func serveNode(file, durability string) error {
 		return err
 	}
 	o := server.Options{
-		Dir: c.Dir, Listen: c.Listen, HTTP: c.HTTP, Admin: c.Admin, AdminSocket: os.Getenv("MILLRACE_SERVE_ADMIN_SOCKET"), TokensFile: c.Tokens, Name: c.Name, Shards: c.Shards, Memory: 128 << 20,
+		Dir: c.Dir, Listen: c.Listen, HTTP: c.HTTP, Admin: c.Admin, AdminSocket: os.Getenv("MILLRACE_SERVE_ADMIN_SOCKET"), TokensFile: c.Tokens, Name: c.Name, Shards: c.Shards, Memory: 128 << 20, Reserve: 16 << 20,
 		Durability: server.Durability(durability),
 	}
 	if err := json.Unmarshal(c.Cluster, &o.Cluster); err != nil {

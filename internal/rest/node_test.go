@@ -2,6 +2,7 @@ package rest_test
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -54,6 +55,7 @@ func openDoorWith(t *testing.T, o server.Options, tenants ...string) *door {
 func openDoorTokens(t *testing.T, o server.Options, table *auth.Static) *door {
 	t.Helper()
 	o.Dir, o.Listen, o.Admin, o.Tokens, o.Durability, o.Memory = t.TempDir(), "127.0.0.1:0", "off", table, server.None, 128<<20
+	o.Reserve = cmp.Or(o.Reserve, 16<<20)
 	s, err := server.Start(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)

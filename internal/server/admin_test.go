@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -44,7 +45,7 @@ func defaults(t *testing.T, o Options) Options {
 	if o.Dir == "" {
 		o.Dir = filepath.Join(t.TempDir(), "data")
 	}
-	o.Memory = max(o.Memory, minMemory)
+	o.Memory, o.Reserve = max(o.Memory, minMemory), cmp.Or(o.Reserve, 16<<20)
 	o, err := o.withDefaults()
 	if err != nil {
 		t.Fatal(err)

@@ -91,7 +91,7 @@ func (f *fleet) options(i int) Options {
 	name := fmt.Sprint("n", p.ID)
 	in := func(file string) string { return filepath.Join(f.dir, name, file) }
 	o := Options{
-		Dir: in("data"), Listen: p.API, HTTP: p.HTTP, Admin: "127.0.0.1:0", Shards: f.shards, Name: name, Memory: minMemory, Durability: None,
+		Dir: in("data"), Listen: p.API, HTTP: p.HTTP, Admin: "127.0.0.1:0", Shards: f.shards, Name: name, Memory: minMemory, Reserve: 16 << 20, Durability: None,
 		Cluster: config.Cluster{
 			ID: f.plan.Cluster, Node: p.ID, Listen: p.Address, Peers: f.peers, CA: in("ca.pem"), Cert: in("node.pem"), Key: in("node.key"),
 		},

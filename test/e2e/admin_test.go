@@ -29,7 +29,7 @@ type listeners struct {
 func serveAdmin(t *testing.T, flags ...string) (*proc.Server, listeners) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "ready")
-	s := serveWith(t, append(flags, "--ready-file", file, "--disk-reserve", "1048576")...)
+	s := serveWith(t, append(flags, "--ready-file", file)...)
 	b, err := os.ReadFile(file)
 	noErr(t, err)
 	var l listeners

@@ -41,7 +41,7 @@ func restoredGit(t *testing.T, from, tokens, secret string, shards int) gitHost 
 	if e := run(t, "doctor", "--data", data); e.code != 0 || !strings.Contains(e.out, "repositories have objects") || !strings.Contains(e.out, "whole") {
 		t.Errorf("doctor ended with %d\n%s", e.code, e.out)
 	}
-	r, err := server.Start(bounded(t, 30*time.Second), server.Options{
+	r, err := startAt(bounded(t, 30*time.Second), server.Options{
 		Dir: data, Listen: "127.0.0.1:0", Admin: "off", TokensFile: tokens, Memory: 128 << 20, Shards: shards,
 	})
 	noErr(t, err)

@@ -25,7 +25,7 @@ func serveGit(t *testing.T, env []string, flags ...string) (s *proc.Server, host
 		t.Skip("real processes")
 	}
 	ready := filepath.Join(t.TempDir(), "ready")
-	flags = append([]string{"--ready-file", ready, "--admin", "off", "--disk-reserve", "1048576"}, flags...)
+	flags = append([]string{"--ready-file", ready, "--admin", "off"}, flags...)
 	s, err := proc.New(t.Context(), proc.Options{Binary: program, Dir: t.TempDir(), Flags: flags, Env: env}, "default")
 	noErr(t, err)
 	if _, err := s.Start(t.Context()); err != nil {

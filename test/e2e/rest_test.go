@@ -26,7 +26,7 @@ type web struct {
 func serveWeb(t *testing.T, flags ...string) (s *proc.Server, serving func() web) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "ready")
-	s = serveWith(t, append(flags, "--ready-file", file, "--admin", "off", "--disk-reserve", "1048576")...)
+	s = serveWith(t, append(flags, "--ready-file", file, "--admin", "off")...)
 	return s, func() web {
 		t.Helper()
 		b, err := os.ReadFile(file)

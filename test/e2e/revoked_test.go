@@ -126,7 +126,7 @@ func TestWhatATokenBeganEndsWithIt(t *testing.T) {
 	f.write()
 	ready := filepath.Join(dir, "ready")
 	s, err := proc.New(t.Context(), proc.Options{Binary: program, Dir: dir, Tokens: f.file, Flags: []string{
-		"--admin", "127.0.0.1:0", "--disk-reserve", "1048576", "--ready-file", ready,
+		"--admin", "127.0.0.1:0", "--ready-file", ready,
 	}})
 	noErr(t, err)
 	begin(t, s)

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,7 +28,7 @@ type local struct {
 	t       *testing.T
 	dir     string
 	tokens  []string
-	reserve int64 // free bytes kept on the disk; 0: the default
+	reserve int64 // free bytes kept on the disk; 0: that of startAt
 
 	grace    time.Duration // after which leases of a stream that broke end; 0: by their own time
 	services []string      // whose doors are open; none: all
@@ -63,7 +64,7 @@ func startLocal(t *testing.T, holders ...holder) *local {
 
 func (l *local) start() {
 	l.t.Helper()
-	r, err := server.Start(l.t.Context(), server.Options{
+	r, err := startAt(l.t.Context(), server.Options{
 		Dir: filepath.Join(l.dir, "data"), Listen: "127.0.0.1:0", TokensFile: filepath.Join(l.dir, "tokens.yaml"),
 		Memory: 128 << 20, Reserve: l.reserve, Services: l.services, Git: l.program, VectorKernel: l.kernel, DisconnectGrace: l.grace,
 	})
@@ -139,8 +140,10 @@ func got[T any](t *testing.T) func(v T, err error) T {
 func newID() string { return millrace.NewID() }
 
 // startAt is server.Start at an address that a server of this process has had. A program that is being started has copies of this
-// process's sockets until it runs, so that an address may stay taken for a moment after its server has ended.
+// process's sockets until it runs, so that an address may stay taken for a moment after its server has ended. It keeps 16 MiB of the
+// disk, unless the options say otherwise: many servers share the disk.
 func startAt(ctx context.Context, o server.Options) (*server.Running, error) {
+	o.Reserve = cmp.Or(o.Reserve, 16<<20)
 	for {
 		r, err := server.Start(ctx, o)
 		if !errors.Is(err, syscall.EADDRINUSE) || ctx.Err() != nil {

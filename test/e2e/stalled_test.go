@@ -137,7 +137,7 @@ func TestStalledUploadsStayWithinMemoryAndKeepNobodyOut(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			s, err := proc.New(t.Context(), proc.Options{Binary: program, Dir: t.TempDir(), Flags: append([]string{
-				"--memory", "256MiB", "--disk-reserve", "1048576", "--limit-grpc-receive-ms", "4000", "--limit-http-body-ms", "4000",
+				"--memory", "256MiB", "--limit-grpc-receive-ms", "4000", "--limit-http-body-ms", "4000",
 			}, c.flags...)}, "default", "other")
 			noErr(t, err)
 			begin(t, s)

@@ -148,7 +148,7 @@ func TestAStrangerKeepsNoClientOutAndEndsNoServer(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, %d files", c.name, files), func(t *testing.T) {
 				t.Parallel()
 				o := proc.Options{Binary: program, Dir: t.TempDir(), OpenFiles: files, Flags: []string{
-					"--memory", "256MiB", "--disk-reserve", "1048576", "--grace", "2m", // Stop waits for less
+					"--memory", "256MiB", "--grace", "2m", // Stop waits for less
 				}}
 				s, err := proc.New(t.Context(), o, "default")
 				noErr(t, err)

@@ -138,7 +138,6 @@ func NewCluster(ctx context.Context, o ClusterOptions, tenants ...string) (*Clus
 		flags := append([]string{
 			"--config", n.Config, "--listen", node.API, "--admin", node.admin, "--http", "off", "--peer-listen", peers[i],
 			"--peers", c.list(n.ID, peers, ports), "--log-archive-dir", node.Archive(), "--memory", "256MiB",
-			"--disk-reserve", "16777216", // each node on this disk holds so much back
 		}, o.Flags...)
 		if node.Server, err = New(ctx, Options{Binary: o.Binary, Dir: node.Dir, Env: o.Env, Flags: flags, Tokens: tokens, Disk: node.disk, OpenFiles: o.OpenFiles}); err != nil {
 			return nil, errors.Join(err, c.Close())

@@ -40,7 +40,7 @@ func (c *Cluster) grow(ctx context.Context, o ClusterOptions, tokens, made strin
 		}
 		n.flags = append([]string{
 			"--config", config, "--advertise-peer", n.Door.Address(), "--listen", n.API, "--admin", n.admin, "--http", "off", "--peer-listen", ports[3*i],
-			"--log-archive-dir", n.Archive(), "--memory", "256MiB", "--disk-reserve", "16777216",
+			"--log-archive-dir", n.Archive(), "--memory", "256MiB",
 		}, o.Flags...)
 		flags := append([]string{"--peers", strings.Join(peers, ",")}, n.flags...)
 		if n.Server, err = New(ctx, Options{Binary: o.Binary, Dir: n.Dir, Env: o.Env, Flags: flags, Tokens: tokens, OpenFiles: o.OpenFiles}); err != nil {

@@ -247,9 +247,13 @@ func (s *Server) Launch() (ready <-chan error, err error) {
 		return nil, fmt.Errorf("open server log: %w", err)
 	}
 	defer log.Close() //nolint:errcheck // the process has the file open; what it wrote is not ours to lose
-	args := append([]string{
+	args := []string{
 		"serve", "--json", "--data", s.DataDir(), "--tokens", s.o.Tokens, "--listen", "127.0.0.1:0", "--log-level", "info",
-	}, s.o.Flags...)
+	}
+	if s.o.Data == "" { // many servers share the disk, and each takes as much of it as it keeps free
+		args = append(args, "--disk-reserve", "16777216")
+	}
+	args = append(args, s.o.Flags...)
 	s.mu.Lock()
 	plan, group := s.next, s.group
 	s.next = nil

@@ -92,7 +92,7 @@ export class ClusterNode extends Server {
 
 	/** @override */
 	async start() {
-		const fixed = ["--config", join(this.dir, "millrace.yaml"), "--durability", "none"];
+		const fixed = ["--config", join(this.dir, "millrace.yaml"), "--durability", "none", "--disk-reserve", "16777216"];
 		await this.began(spawn(binary, ["serve", ...fixed, ...this.flags], { stdio: ["ignore", "pipe", "pipe"] }));
 		return this;
 	}

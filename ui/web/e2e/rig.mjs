@@ -60,6 +60,7 @@ export class Server {
 		const file = join(this.dir, "token");
 		// What a page shows does not hang on the disk; a slow one must not fail a test.
 		const fixed = ["--data", join(this.dir, "data"), "--listen", listen, "--http", http, "--durability", "none"];
+		fixed.push("--disk-reserve", "16777216"); // many servers share the disk, and each takes as much of it as it keeps free
 		// A server with a file of tokens has no token of its own.
 		if (!this.flags.includes("--tokens")) fixed.push("--dev", "--token-file", file);
 		if (!this.flags.includes("--admin")) fixed.push("--admin", "off");
