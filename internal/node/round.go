@@ -143,6 +143,39 @@ func (s *shard) confirm(ctx context.Context, timer <-chan time.Time) (uint64, co
 	}
 }
 
+// confirmLead waits until a majority has confirmed that this replica leads, and it shows everything that was acknowledged before the call.
+// It ends as soon as the replica leads no more. Without a majority it ends after Options.ReadWait, as where there is no leader.
+func (s *shard) confirmLead(ctx context.Context) error {
+	if s.alone.Load() {
+		return nil
+	}
+	timer := s.n.o.Clock.NewTimer(s.n.o.ReadWait)
+	defer timer.Stop()
+	w := s.rounds.add()
+	defer s.rounds.drop(w)
+	s.poke()
+	for index := uint64(0); ; {
+		moved, advanced := s.n.moved.wait(), s.advance.wait()
+		switch {
+		case !s.view.ready.Load() || s.view.leader.Load() != s.n.o.Replica: // the second changes first, and that is what moved tells
+			return s.notLeading()
+		case index > 0 && s.view.applied.Load() >= index:
+			return nil
+		}
+		select {
+		case index = <-w.index:
+		case <-moved:
+		case <-advanced:
+		case <-timer.C():
+			return core.Unavailable{Reason: "no_leader"}
+		case <-ctx.Done():
+			return core.DeadlineExceeded{}
+		case <-s.n.stopping:
+			return core.Unavailable{Reason: "stopping"}
+		}
+	}
+}
+
 // unreached says why a read found no leader to confirm it in time.
 func (s *shard) unreached() core.Fact {
 	if s.view.leader.Load() == 0 {

@@ -53,14 +53,21 @@ type held struct {
 }
 
 // Session opens or resumes a stream's session: leases that the client holds are kept, those it does not know of are
-// assigned again under the same token once a subscription of their queue comes.
-func (n *Node) Session(_ context.Context, p core.Partition, spec core.SessionSpec, sink core.Sink) (core.Session, core.Welcome, error) {
+// assigned again under the same token once a subscription of their queue comes. Both are told from the state of this replica, so a
+// majority confirms first that it leads: one that was deposed and does not know it yet has leases that another leader saw end.
+// With Options.Manual nothing waits: the caller waits for Reading before.
+func (n *Node) Session(ctx context.Context, p core.Partition, spec core.SessionSpec, sink core.Sink) (core.Session, core.Welcome, error) {
 	s, err := n.shardOf(p)
 	if err != nil {
 		return nil, core.Welcome{}, err
 	}
 	if !s.view.ready.Load() {
 		return nil, core.Welcome{}, s.notLeading()
+	}
+	if !n.o.Manual {
+		if err := s.confirmLead(ctx); err != nil {
+			return nil, core.Welcome{}, err
+		}
 	}
 	d := s.disp
 	ses := &session{

@@ -58,6 +58,8 @@ type host struct {
 	terms   []led
 	// Reads that wait until they may be answered.
 	reads []read
+	// Streams that wait for the host to be known to lead.
+	opens []opening
 	// Workers that are connected to it.
 	streams map[*worker]bool
 }
@@ -188,7 +190,7 @@ func (h *host) restart() {
 func (h *host) release() {
 	h.life++
 	dead, st := h.node, h.state
-	h.node, h.paused, h.reads = nil, false, nil
+	h.node, h.paused, h.reads, h.opens = nil, false, nil, nil
 	h.w.dropStreams(h)
 	dead.Close()
 	_ = h.log.Close()
@@ -225,6 +227,7 @@ func (h *host) step() {
 	default:
 	}
 	h.answerReads()
+	h.openStreams()
 	h.planSync()
 	h.planWake()
 }

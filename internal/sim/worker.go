@@ -25,6 +25,7 @@ type worker struct {
 	// The host that it believes to lead.
 	host   uint64
 	life   uint64 // of the stream: what an earlier one sends arrives no more
+	tries  uint64 // to open a stream: an earlier one opens none
 	stream core.Session
 	at     place
 	part   core.Partition
@@ -154,15 +155,17 @@ func (w *world) dropStreams(h *host) {
 	}
 }
 
-// connect opens a session at the host that the worker believes to lead, states the leases that it
-// holds, and repeats the settles that are unsure.
+// connect opens a session at the host that the worker believes to lead, once that has confirmed it,
+// states the leases that it holds, and repeats the settles that are unsure.
 func (k *worker) connect() {
-	w, life := k.w, k.life
+	k.tries++
+	w, life, try := k.w, k.life, k.tries
 	h := w.host(k.host)
+	current := func() bool { return k.life == life && k.tries == try && k.stream == nil }
 	again := func(why error) {
 		k.host = w.leaderOf(why, k.host)
 		w.after(w.between(10*time.Millisecond, 100*time.Millisecond), "connect", 0, func() {
-			if k.life == life {
+			if current() {
 				k.connect()
 			}
 		})
@@ -176,6 +179,46 @@ func (k *worker) connect() {
 		again(nil)
 		return
 	}
+	may, err := h.node.Reading(p)
+	if err != nil {
+		again(err)
+		return
+	}
+	h.opens = append(h.opens, opening{may, func() {
+		if current() {
+			k.open(h, p, again)
+		}
+	}})
+	h.kick()
+	w.after(w.between(300*time.Millisecond, time.Second), "connect again", 0, func() {
+		if current() {
+			again(nil)
+		}
+	})
+}
+
+// opening is a stream that opens as soon as the host is known to lead, as a session of a node that has goroutines waits for it.
+type opening struct {
+	may  func() bool
+	open func()
+}
+
+// openStreams opens the streams that may be opened.
+func (h *host) openStreams() {
+	all := h.opens
+	h.opens = nil
+	for _, o := range all {
+		if o.may() {
+			o.open()
+		} else {
+			h.opens = append(h.opens, o)
+		}
+	}
+}
+
+// open opens the session, at a host that was known to lead a moment ago.
+func (k *worker) open(h *host, p core.Partition, again func(why error)) {
+	w, life := k.w, k.life
 	spec := core.SessionSpec{ID: k.id, Worker: k.name, Principal: k.name}
 	for _, id := range slices.SortedFunc(maps.Keys(k.held), compareIDs) {
 		spec.Held = append(spec.Held, core.TaskHold{Task: id, Token: k.held[id].task.Token})
