@@ -158,12 +158,11 @@ func (w *world) dropStreams(h *host) {
 // connect opens a session at the host that the worker believes to lead, once that has confirmed it,
 // states the leases that it holds, and repeats the settles that are unsure.
 func (k *worker) connect() {
-	k.tries++
-	w, life, try := k.w, k.life, k.tries
+	w, current := k.w, k.try()
 	h := w.host(k.host)
-	current := func() bool { return k.life == life && k.tries == try && k.stream == nil }
 	again := func(why error) {
 		k.host = w.leaderOf(why, k.host)
+		current := k.try() // the stream opens there no more
 		w.after(w.between(10*time.Millisecond, 100*time.Millisecond), "connect", 0, func() {
 			if current() {
 				k.connect()
@@ -195,6 +194,13 @@ func (k *worker) connect() {
 			again(nil)
 		}
 	})
+}
+
+// try begins to open a stream, and ends what was begun before. current reports whether it is still wanted.
+func (k *worker) try() (current func() bool) {
+	k.tries++
+	life, try := k.life, k.tries
+	return func() bool { return k.life == life && k.tries == try && k.stream == nil }
 }
 
 // opening is a stream that opens as soon as the host is known to lead, as a session of a node that has goroutines waits for it.
