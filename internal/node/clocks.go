@@ -84,18 +84,23 @@ func (c *clocks) take(n *Node, from uint64, b []byte) {
 	c.of[from] = clockSample{wall: wall.Add(trip / 2), at: now}
 }
 
-// agree reports whether the wall clocks of most nodes are within a second of ours.
+// agree reports whether the wall clocks of most nodes are within a second of ours. Nodes are those that vote, those too that are being
+// removed: until then a node that stays is not a majority by itself. What was heard of others counts for nothing.
 func (c *clocks) agree(n *Node) bool {
 	now, wall := n.o.Clock.Boot(), n.o.Clock.Wall()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	near := 1
-	for _, s := range c.of {
-		if now-s.at <= clockFresh && s.wall.Add(now-s.at).Sub(wall).Abs() <= clockAgrees {
+	near, all := 1, 1
+	for _, m := range n.who().list {
+		if m.Replica == n.o.Replica || m.State != core.MemberVoter && m.State != core.MemberRemoving {
+			continue
+		}
+		all++
+		if s, heard := c.of[m.Replica]; heard && now-s.at <= clockFresh && s.wall.Add(now-s.at).Sub(wall).Abs() <= clockAgrees {
 			near++
 		}
 	}
-	return 2*near > max(len(n.who().voters()), 1)
+	return 2*near > all
 }
 
 // ahead is by how much shard time is before this node's wall clock; negative: behind it.

@@ -58,3 +58,35 @@ func TestATermBeginsAtTheClocksTimeOrTheLast(t *testing.T) {
 		}
 	}
 }
+
+// Who is being removed votes until it is: the node that stays does not make a majority by itself, nor with nodes that are gone or never
+// voted.
+func TestOnlyTheClocksOfNodesThatVoteAreCounted(t *testing.T) {
+	n := &Node{o: Options{Replica: 1, Node: 1, Clock: env.SystemClock{}}}
+	own := core.Member{Replica: n.o.Replica, Node: n.o.Node, State: core.MemberVoter}
+	member := func(replica uint64, state core.MemberState) core.Member {
+		return core.Member{Replica: replica, Node: replica, State: state}
+	}
+	for _, c := range []struct {
+		name  string
+		list  []core.Member
+		heard []uint64
+		want  bool
+	}{
+		{"alone", []core.Member{own}, nil, true},
+		{"the other one is being removed", []core.Member{own, member(2, core.MemberRemoving)}, nil, false},
+		{"the other one is being removed, and agrees", []core.Member{own, member(2, core.MemberRemoving)}, []uint64{2}, true},
+		{"one of two others agrees", []core.Member{own, member(2, core.MemberVoter), member(3, core.MemberVoter)}, []uint64{3}, true},
+		{"those that agree were removed", []core.Member{own, member(2, core.MemberVoter), member(3, core.MemberVoter)}, []uint64{4, 5}, false},
+		{"a learner agrees", []core.Member{own, member(2, core.MemberVoter), member(3, core.MemberLearner)}, []uint64{3}, false},
+	} {
+		n.roster.Store(&roster{list: c.list})
+		heard := &clocks{of: make(map[uint64]clockSample)}
+		for _, replica := range c.heard {
+			heard.of[replica] = clockSample{wall: n.o.Clock.Wall(), at: n.o.Clock.Boot()}
+		}
+		if got := heard.agree(n); got != c.want {
+			t.Errorf("%s: most agree: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
